@@ -1,0 +1,272 @@
+/*
+ * shmem.h
+ *		What Mortar keeps in shared memory, and which lock guards what.
+ *
+ * Three kinds of things live here, all of them caches or short buffers over
+ * ordinary tables:
+ *
+ *	 MtrDb		one per database that has Mortar: prices in force, its flusher
+ *	 MtrTenant	a tenant's slot: spendable credits and priced quantities
+ *	 MtrUsage	a usage slot: one (tenant, meter, key, route, price)
+ *	 MtrKey		an API key as authentication needs it
+ *
+ * Lock order, left before right; nobody takes a lock to the left of one held:
+ *
+ *	 MtrShared.lock (LWLock)  ->  a tenant's, key's or db's mutex (spinlock)
+ *
+ * MtrShared.lock guards membership: which array element or hash entry stands
+ * for which tenant, key, usage slot or database.  Shared mode to look
+ * something up, exclusive to add or remove.  Warm calls do not take it: each
+ * backend remembers pointers and proves them again under the spinlock.
+ *
+ * Spinlocks guard the numbers.	 A tenant's mutex guards the slot, its
+ * counters AND all of its usage slots, so that one acquisition moves a
+ * quantity, its minute mark and the sums together.	 No function is called
+ * under a spinlock but arithmetic on the slot.
+ *
+ * Elements never move and are never returned to the operating system, so a
+ * stale pointer is harmless: its contents just no longer match.
+ */
+#ifndef MORTAR_SHMEM_H
+#define MORTAR_SHMEM_H
+
+#include "mortar.h"
+
+#include "port/atomics.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/s_lock.h"
+#include "storage/spin.h"
+#include "utils/hsearch.h"
+#include "utils/timestamp.h"
+
+#include "core/usage_ring.h"
+
+/* databases of one cluster that can hold Mortar at the same time */
+#define MTR_MAX_DBS 64
+
+/* price versions per tenant that may have usage in memory at one time */
+#define MTR_COUNTERS 8
+
+typedef struct MtrPrice
+{
+	pg_uuid_t price_id; /* all zero: no price in force */
+	int64     num_uc;
+	int64     per_units;
+} MtrPrice;
+
+/* how a database's flusher is doing; guarded by MtrDb.mutex */
+typedef enum MtrFlusherState
+{
+	MTR_FLUSHER_NONE,     /* none; the launcher may start one */
+	MTR_FLUSHER_STARTING, /* registered, has not claimed its database yet */
+	MTR_FLUSHER_RUNNING
+} MtrFlusherState;
+
+typedef struct MtrDb
+{
+	slock_t mutex;
+	Oid     dboid; /* InvalidOid: free.	 MtrShared.lock, exclusive to change */
+
+	/*
+	 * Bumped when tables changed behind Mortar's back (restore, logical
+	 * apply, a superuser's hand) or the extension was dropped.  Slots and
+	 * keys remember the value they were loaded under; others are reloaded.
+	 */
+	pg_atomic_uint64 generation;
+
+	/* prices; mutex */
+	bool     prices_loaded;
+	uint64   price_generation; /* bumped by every commit that set a price */
+	MtrPrice price[MTR_METERS];
+
+	/* flusher; mutex */
+	MtrFlusherState flusher_state;
+	pid_t           flusher_pid;
+	Latch          *flusher_latch;
+	pid_t       blocked_by; /* backend that keeps the flusher out; 0: nobody */
+	int         flusher_failures; /* in a row, for the launcher's back-off */
+	TimestampTz last_flush;
+	TimestampTz last_error_at;
+	char        last_error[256];
+	uint64      flushed_rows;
+
+	bool epoch_entered; /* this epoch has its row in mortar.epochs; mutex */
+
+	/* some tenant of this database has unflushed usage */
+	pg_atomic_uint32 dirty;
+} MtrDb;
+
+typedef enum MtrTenantState
+{
+	MTR_TENANT_FREE, /* on the free list */
+	MTR_TENANT_NEW,  /* created by a transaction still in progress */
+	MTR_TENANT_READY
+} MtrTenantState;
+
+/*
+ * What one price has charged one tenant.  priced moves when a call is
+ * charged, done when it commits, flushed when the flusher's transaction
+ * commits: flushed <= done <= priced.	Cost so far is floor(priced * num /
+ * per), so costs telescope and no rounding is ever lost or gained.
+ */
+typedef struct MtrCounter
+{
+	pg_uuid_t price_id; /* all zero: this counter is free */
+	int16     meter;
+	int32     refs; /* transactions that hold this counter */
+	int64     num_uc;
+	int64     per_units;
+	int64     priced;
+	int64     done;
+	int64     flushed;
+} MtrCounter;
+
+struct MtrUsage;
+
+typedef struct MtrTenant
+{
+	/* the fields of every call stand first, on the slot's own cache line */
+	slock_t mutex;
+	uint8   state;        /* MtrTenantState */
+	int32   pins;         /* transactions that may still change the slot */
+	int64   available;    /* spendable, less what calls in flight have taken */
+	int64   floor;        /* refuse at or below */
+	int64   incoming;     /* grants not committed yet */
+	int64   held;         /* durable holds */
+	uint64  generation;   /* of the database when loaded */
+	int16   db;           /* index into MtrShared.db */
+	int     owner_procno; /* state NEW: the creating backend */
+	LocalTransactionId owner_lxid; /* ... and its transaction */
+
+	int32            index; /* own place in MtrShared.tenant, constant */
+	int32            next_free;
+	struct MtrUsage *usage; /* list through MtrUsage.next */
+	MtrCounter       counter[MTR_COUNTERS];
+	char tenant_id[MTR_TENANT_LEN]; /* MtrShared.lock and mutex to change */
+} MtrTenant;
+
+/* keys of the hash tables: blobs, so no padding and zeroed tails */
+typedef struct MtrTenantHashKey
+{
+	int32 db;
+	char  tenant_id[MTR_TENANT_LEN];
+} MtrTenantHashKey;
+
+typedef struct MtrTenantHashEntry
+{
+	MtrTenantHashKey key;
+	int32            index;
+} MtrTenantHashEntry;
+
+typedef struct MtrUsageKey
+{
+	int32     tenant; /* MtrTenant.index; -1 in a removed entry */
+	int16     meter;
+	int16     route;    /* route number; 0: none (record_usage) */
+	pg_uuid_t key_id;   /* API key; all zero: none */
+	pg_uuid_t price_id; /* all zero: unpriced */
+} MtrUsageKey;
+
+/* guarded by the tenant's mutex; membership by MtrShared.lock */
+typedef struct MtrUsage
+{
+	MtrUsageKey      key;
+	struct MtrUsage *next;
+	int64            done;    /* committed quantity, ever */
+	int64            flushed; /* of these, in mortar.usage_journal */
+	struct mtr_ring  ring;
+} MtrUsage;
+
+typedef struct MtrKeyHashKey
+{
+	int32     db;
+	pg_uuid_t key_id;
+} MtrKeyHashKey;
+
+/* an API key; mutex guards all but the hash key and the pins */
+typedef struct MtrKey
+{
+	MtrKeyHashKey key;
+	slock_t       mutex;
+	bool          valid;   /* loaded, and not invalidated since */
+	int32         pins;    /* revocations in flight; MtrShared.lock or mutex */
+	uint64        version; /* bumped by every invalidation */
+	uint64        generation; /* of the database when loaded */
+	uint64        last_used;  /* clock for eviction */
+	char          tenant_id[MTR_TENANT_LEN];
+	uint8         hash[32];
+	int32         pepper_version;
+	uint32        scopes;
+	TimestampTz   not_before;
+	TimestampTz   expires_at; /* DT_NOEND: never */
+	TimestampTz   revoked_at; /* DT_NOEND: not revoked */
+} MtrKey;
+
+/* the tenant context mirrored for parallel workers, by the leader's procno */
+typedef struct MtrContextMirror
+{
+	LocalTransactionId lxid;
+	char               tenant_id[MTR_TENANT_LEN];
+} MtrContextMirror;
+
+typedef struct MtrSharedState
+{
+	LWLock *lock; /* see the top of this file */
+
+	pg_uuid_t   epoch_id; /* made when this memory was initialised; constant */
+	TimestampTz epoch_start;
+	Latch      *launcher_latch; /* lock; NULL: no launcher */
+
+	/*
+	 * Bumped whenever a tenant or usage slot leaves memory.  A reader of
+	 * tables that then adds what memory holds starts again when it moved.
+	 */
+	pg_atomic_uint64 evictions;
+
+	int32 free_tenant; /* head of the free list, -1: empty; lock */
+	int32 clock_hand;  /* where eviction looks next; lock */
+	MtrDb db[MTR_MAX_DBS];
+} MtrSharedState;
+
+extern MtrSharedState   *MtrShared;  /* NULL: the library was not preloaded */
+extern MtrTenant        *MtrTenants; /* [mtr_max_tenants] */
+extern pg_atomic_uint64 *MtrDirty;   /* a bit per tenant: has unflushed usage */
+extern HTAB             *MtrTenantHash;
+extern HTAB             *MtrUsageHash;
+extern HTAB             *MtrKeyHash;
+extern MtrContextMirror *MtrMirrors;
+
+#define MTR_DIRTY_WORDS ((mtr_max_tenants + 63) / 64)
+
+/* installs the shared memory hooks; only while preloading */
+extern void mtr_shmem_init(void);
+
+/*
+ * This database's MtrDb, claimed on first use (takes MtrShared.lock then,
+ * and remembers the answer).  Raises 55000 without preload, 53400 when
+ * MTR_MAX_DBS databases are in use.
+ */
+extern MtrDb *mtr_db(void);
+
+/* the MtrDb of a database if it has one, else NULL; takes MtrShared.lock */
+extern MtrDb *mtr_db_find(Oid dboid);
+
+/*
+ * Forget a database: free its slots, keys, usage and its MtrDb.  Slots that
+ * a transaction still pins are left, and go with the next call.
+ */
+extern void mtr_db_purge(Oid dboid);
+
+/* wakes the launcher, which starts a flusher; async-signal-like: no error */
+extern void mtr_wake_launcher(void);
+
+static inline bool
+mtr_uuid_is_nil(const pg_uuid_t *id)
+{
+	static const pg_uuid_t nil = {{0}};
+
+	return memcmp(id, &nil, sizeof(nil)) == 0;
+}
+
+#endif /* MORTAR_SHMEM_H */

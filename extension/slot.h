@@ -1,0 +1,59 @@
+/*
+ * slot.h
+ *		Tenant slots: find, load, pin, give back.
+ */
+#ifndef MORTAR_SLOT_H
+#define MORTAR_SLOT_H
+
+#include "shmem.h"
+
+typedef enum MtrPin
+{
+	MTR_PIN_OK,
+	MTR_PIN_NO_TENANT, /* no such tenant (visible to this transaction) */
+	MTR_PIN_FULL,      /* no slot free, and none that could be evicted */
+	MTR_PIN_BUSY       /* another backend is still loading it */
+} MtrPin;
+
+/*
+ * Finds the tenant's slot, loading it when it is not in memory, and pins it
+ * until the end of the transaction.  Warm: one spinlock, no table, no lwlock.
+ * Cold: reads tables; needs a transaction and a snapshot, not SPI.	 Raises only
+ * for what a table read may raise.
+ */
+extern MtrPin mtr_tenant_try_pin(const char *tenant, MtrTenant **slot);
+
+/*
+ * The same for SQL functions: raises MT404 (no such tenant), 53400 (full) or
+ * 55P03 (busy).
+ */
+extern MtrTenant *mtr_tenant_pin(const char *tenant);
+
+/*
+ * A slot for a tenant that this transaction has just inserted; private to it
+ * until commit.  Raises 53400 when memory is full.
+ */
+extern MtrTenant *mtr_tenant_new(const char *tenant);
+
+/* the tenant's usage is in the tables, all of it; takes the mutex */
+extern bool mtr_tenant_is_clean(MtrTenant *t);
+
+/* called by the commit callback: marks the tenant for the flusher */
+extern void mtr_tenant_mark_dirty(MtrTenant *t);
+
+/*
+ * Takes the tenant's slot and its usage slots out of memory if nobody pins it
+ * and it has no unflushed usage.  Caller holds MtrShared.lock exclusively.
+ */
+extern bool mtr_tenant_evict(MtrTenant *t);
+
+/* the same without asking whether usage is unflushed: DROP EXTENSION */
+extern bool mtr_tenant_discard(MtrTenant *t);
+
+/*
+ * Frees clean usage slots of unpinned tenants; true when at least one was
+ * freed.  Caller holds MtrShared.lock exclusively.
+ */
+extern bool mtr_usage_evict_some(void);
+
+#endif /* MORTAR_SLOT_H */

@@ -1,0 +1,53 @@
+/*
+ * spi.h
+ *		Kept SPI plans of Mortar's own statements.
+ *
+ * A statement is a static MtrStmt: its text, parameter types and the one role
+ * it runs under.  It is prepared once per session, always with a generic
+ * plan.  One plan never serves two roles: alternating between roles would plan
+ * it anew each time.
+ */
+#ifndef MORTAR_SPI_H
+#define MORTAR_SPI_H
+
+#include "mortar.h"
+
+#include "executor/spi.h"
+
+#define MTR_STMT_MAX_ARGS 16
+
+typedef struct MtrStmt
+{
+	const char *sql;
+	MtrRole     role;
+	int         nargs;
+	Oid         argtypes[MTR_STMT_MAX_ARGS];
+	SPIPlanPtr  plan; /* kept; NULL until first used */
+} MtrStmt;
+
+typedef enum MtrSnap
+{
+	MTR_SNAP_READ,   /* the caller's active snapshot, read only: cheapest */
+	MTR_SNAP_WRITE,  /* as any statement of this transaction would see */
+	MTR_SNAP_LATEST, /* everything committed by now and the transaction's own
+					  * earlier work, whatever the isolation level */
+	MTR_SNAP_OTHERS  /* everything committed by now, without the
+					  * transaction's own work; read only */
+} MtrSnap;
+
+/*
+ * Executes the statement under its role.  Must be called between SPI_connect
+ * and SPI_finish; leaves SPI_processed and SPI_tuptable.  nulls as for
+ * SPI_execute_plan (NULL: none).  limit 0: all rows.  Switches to the role and
+ * back, unless the current user already is that role.
+ */
+extern void mtr_exec(MtrStmt *stmt, Datum *args, const char *nulls,
+					 MtrSnap snap, long limit);
+
+/* column of the first row of the last statement; raises XX000 if no row */
+extern Datum mtr_first(int col, bool *isnull);
+
+/* reads column col (1-based) of row as text into palloc'd C string, or NULL */
+extern char *mtr_cell(uint64 row, int col);
+
+#endif /* MORTAR_SPI_H */
