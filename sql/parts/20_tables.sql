@@ -1,0 +1,154 @@
+-- 20_tables.sql
+-- All tables.  tenant_id comes first in every primary key.  Owner, row-level
+-- security and rights follow in 80_rights.sql, for all of them alike.
+
+CREATE TABLE mortar.tenants (
+    tenant_id   text COLLATE "C" PRIMARY KEY
+                CHECK (tenant_id ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
+    name        text,
+    external_id text UNIQUE,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE mortar.tenants IS 'one row per paying customer of the product';
+
+CREATE TABLE mortar.api_keys (
+    tenant_id      text COLLATE "C" NOT NULL REFERENCES mortar.tenants,
+    key_id         uuid NOT NULL,
+    name           text NOT NULL,
+    hash           bytea NOT NULL CHECK (octet_length(hash) = 32),
+    pepper_version int4 NOT NULL CHECK (pepper_version > 0),
+    scopes         text[] NOT NULL,
+    not_before     timestamptz NOT NULL DEFAULT now(),
+    expires_at     timestamptz,
+    revoked_at     timestamptz,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, key_id)
+);
+COMMENT ON TABLE mortar.api_keys IS
+    'API keys; hash is HMAC-SHA256(pepper, secret), the secret itself is nowhere';
+-- authentication knows the key's id and not yet its tenant
+CREATE INDEX api_keys_by_id ON mortar.api_keys (key_id);
+
+CREATE TABLE mortar.credit_grants (
+    tenant_id    text COLLATE "C" NOT NULL REFERENCES mortar.tenants,
+    grant_id     uuid NOT NULL,
+    amount_uc    int8 NOT NULL CHECK (amount_uc > 0),
+    effective_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, grant_id)
+);
+COMMENT ON TABLE mortar.credit_grants IS
+    'credits given to a tenant; what remains of one is derived, never stored';
+
+CREATE TABLE mortar.credit_ledger (
+    tenant_id    text COLLATE "C" NOT NULL REFERENCES mortar.tenants,
+    entry_id     uuid NOT NULL,
+    kind         text NOT NULL CHECK (kind IN ('grant', 'charge')),
+    from_account text NOT NULL,
+    to_account   text NOT NULL,
+    amount_uc    int8 NOT NULL CHECK (amount_uc > 0),
+    grant_id     uuid,
+    posted_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    epoch_id     uuid NOT NULL,
+    xid          xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    meta         jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (tenant_id, entry_id),
+    CONSTRAINT credit_ledger_accounts_check CHECK (
+        (kind, from_account, to_account) IN (
+            ('grant', 'issued', 'available'),
+            ('charge', 'available', 'consumed'))),
+    CONSTRAINT credit_ledger_grant_check CHECK (
+        (kind = 'grant') = (grant_id IS NOT NULL))
+);
+COMMENT ON TABLE mortar.credit_ledger IS
+    'one row is one balanced movement between two accounts of a tenant; insert-only';
+
+CREATE TABLE mortar.idempotency (
+    tenant_id   text COLLATE "C" NOT NULL,
+    key         text COLLATE "C" NOT NULL CHECK (length(key) BETWEEN 1 AND 255),
+    fingerprint bytea NOT NULL,
+    result      uuid NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, key)
+);
+COMMENT ON TABLE mortar.idempotency IS
+    'idempotency keys of credit functions and the id that each one returned';
+
+CREATE TABLE mortar.prices (
+    price_id   uuid PRIMARY KEY,
+    meter      text NOT NULL CHECK (meter IN ('requests', 'egress_bytes')),
+    num_uc     int8 NOT NULL CHECK (num_uc >= 0),
+    per_units  int8 NOT NULL CHECK (per_units > 0),
+    valid_from timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE mortar.prices IS
+    'price book: num_uc micro-credits per per_units units of a meter; the latest row of a meter is in force; insert-only';
+CREATE INDEX prices_by_meter ON mortar.prices (meter, valid_from DESC);
+
+CREATE TABLE mortar.usage_journal (
+    tenant_id  text COLLATE "C" NOT NULL,
+    meter      text NOT NULL,
+    key_id     uuid NOT NULL,
+    route      text NOT NULL,
+    price_id   uuid NOT NULL,
+    from_qty   int8 NOT NULL CHECK (from_qty >= 0),
+    upto_qty   int8 NOT NULL,
+    minute     timestamptz NOT NULL,
+    cost_uc    int8 NOT NULL CHECK (cost_uc >= 0),
+    epoch_id   uuid NOT NULL,
+    flushed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, meter, key_id, route, price_id, from_qty),
+    CHECK (upto_qty > from_qty)
+);
+COMMENT ON TABLE mortar.usage_journal IS
+    'usage as it was flushed: a usage slot counts up for ever, a row says which stretch of it fell into which minute and what it cost; insert-only';
+COMMENT ON COLUMN mortar.usage_journal.key_id IS 'all zero: no API key (record_usage)';
+COMMENT ON COLUMN mortar.usage_journal.route IS 'route template, empty: none (record_usage)';
+COMMENT ON COLUMN mortar.usage_journal.price_id IS 'all zero: no price was in force';
+CREATE INDEX usage_journal_by_minute ON mortar.usage_journal (tenant_id, minute);
+
+CREATE TABLE mortar.usage_marks (
+    tenant_id text COLLATE "C" NOT NULL,
+    meter     text NOT NULL,
+    key_id    uuid NOT NULL,
+    route     text NOT NULL,
+    price_id  uuid NOT NULL,
+    upto_qty  int8 NOT NULL CHECK (upto_qty >= 0),
+    cost_uc   int8 NOT NULL CHECK (cost_uc >= 0),
+    PRIMARY KEY (tenant_id, meter, key_id, route, price_id)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE mortar.usage_marks IS
+    'per usage slot: how far the journal reaches and what it sums to; a cache of usage_journal, kept in the same transaction';
+
+CREATE TABLE mortar.epochs (
+    epoch_id      uuid PRIMARY KEY,
+    system_id     int8 NOT NULL,
+    timeline      int4 NOT NULL,
+    started_at    timestamptz NOT NULL,
+    last_flush_at timestamptz,
+    clean         bool
+);
+COMMENT ON TABLE mortar.epochs IS
+    'one row per initialisation of shared memory in which this database was seen; clean is null while it runs, true after a clean stop, false when up to flush_interval of buffered usage may be lost';
+
+CREATE TABLE mortar.doc_tables (
+    tenant_id  text COLLATE "C" NOT NULL REFERENCES mortar.tenants,
+    name       text COLLATE "C" NOT NULL
+               CHECK (octet_length(name) BETWEEN 1 AND 63),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, name)
+);
+COMMENT ON TABLE mortar.doc_tables IS 'document tables of tenants';
+
+CREATE TABLE mortar.doc_rows (
+    tenant_id  text COLLATE "C" NOT NULL,
+    table_name text COLLATE "C" NOT NULL,
+    row_id     uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    doc        jsonb NOT NULL CHECK (jsonb_typeof(doc) = 'object'),
+    PRIMARY KEY (tenant_id, table_name, row_id),
+    FOREIGN KEY (tenant_id, table_name)
+        REFERENCES mortar.doc_tables (tenant_id, name) ON DELETE CASCADE
+);
+COMMENT ON TABLE mortar.doc_rows IS 'documents of tenants, shared by all of them, one policy apart';
+COMMENT ON COLUMN mortar.doc_rows.doc IS 'the JSON object that the client sent, without id, created_at and updated_at';
