@@ -29,9 +29,9 @@
 #include "core/attr.h"
 #include "core/slice.h"
 
-#define MTR_JSON_MAX_DEPTH 64 /* arrays and objects inside one another */
-#define MTR_JSON_MAX_BYTES 0x3fffffff /* 1 GiB - 1, as the server's types */
-#define MTR_JSON_MEM_PER_BYTE 8
+#define MTR_JSON_MAX_DEPTH 64         /* arrays and objects in one another */
+#define MTR_JSON_MAX_BYTES 0x3fffffff /* just below 1 GiB */
+#define MTR_JSON_MEM_PER_BYTE 10
 #define MTR_JSON_POINTER_BYTES 512
 
 enum mtr_json_error
@@ -48,13 +48,13 @@ enum mtr_json_error
 
 enum mtr_json_kind
 {
-	MTR_JSON_OBJECT,
-	MTR_JSON_ARRAY,
-	MTR_JSON_STRING,
-	MTR_JSON_NUMBER,
-	MTR_JSON_TRUE,
-	MTR_JSON_FALSE,
-	MTR_JSON_NULL
+	MTR_JSON_KIND_OBJECT,
+	MTR_JSON_KIND_ARRAY,
+	MTR_JSON_KIND_STRING,
+	MTR_JSON_KIND_NUMBER,
+	MTR_JSON_KIND_TRUE,
+	MTR_JSON_KIND_FALSE,
+	MTR_JSON_KIND_NULL
 };
 
 /* where memory comes from; free may be NULL (a memory context is dropped) */
