@@ -1,37 +1,47 @@
-# Shell functions that run.sh, test.sh and cluster.sh share; to be sourced.
+# Shell functions that the scripts here share; to be sourced.
 #
 # Server programs refuse to run as root, so whoever is root uses the user that
 # Debian's packages create for them.  Everyone else runs them as themselves.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 server_user=postgres
+umask 022 # what root installs must be readable for the server's user
 
 say() { printf '%s\n' "$*"; }
 die() { printf 'mortar: %s\n' "$*" >&2; exit 1; }
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
-# as_server COMMAND...: runs it as the user that may run server programs
+# as_server COMMAND...: as the user that may run server programs, from a
+# directory that this user can read.  Paths must be absolute.
 as_server() {
   if is_root; then
     setpriv --reuid="$server_user" --regid="$server_user" --clear-groups -- \
-      env HOME=/ "$@"
+      env -C / -u TMPDIR HOME=/ "$@"
   else
-    "$@"
+    env -C / "$@"
   fi
+}
+
+# make_private DIR...: directories that only the server's user can enter
+make_private() {
+  mkdir -p "$@" && chmod 0700 "$@" || exit 1
+  if is_root; then chown "$server_user:" "$@" || exit 1; fi
 }
 
 # pg_bin: the directory of initdb, pg_ctl and postgres
 pg_bin() {
   local config=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
-  [ -x "$config" ] || config=pg_config
-  "$config" --bindir 2>/dev/null || die "pg_config is missing: regress/install-packages.sh installs it"
+  command -v "$config" >/dev/null || config=pg_config
+  "$config" --bindir 2>/dev/null ||
+    die "pg_config is missing: regress/install-packages.sh installs it"
 }
 
 # submake ARGUMENT...: make in the checkout, one at a time, apart from the make
 # that may have called this script
 submake() {
-  flock "$top/.build.lock" env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
+  flock "$top/.build.lock" \
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES \
     make -s -C "$top" -j "$(nproc)" with_llvm=no "$@"
 }
 
