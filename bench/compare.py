@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""Runs one scenario: interleaved runs of its targets, and what follows from them.
+
+Targets take turns (A B C A B C ...), so that whatever else happens on the
+machine meets all of them alike.  A ratio is formed within each round and the
+median and quartiles of the rounds' ratios are what counts.  Ratios that lie
+within 10 % of 1 are repeated until there are nine.
+
+run.sh starts the servers and describes them in environment variables; see
+README.md, which also says how to measure an installation that exists.
+"""
+
+import argparse
+import csv
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+
+import database
+import load
+import procs
+from load import BenchError, Target
+
+ROUNDS = 5
+ROUNDS_NEAR_ONE = 9
+NEAR_ONE = 0.10
+FOREIGN_LIMIT = 0.10
+WARM_UP_S = 3
+MORTAR_FLUSH_S = 0.4  # twice mortar.flush_interval
+SEED_FLUSH_S = 1.2    # a little more than the peer's own interval
+
+
+@dataclasses.dataclass
+class Ratio:
+    """a / b of a figure; `least` or `most` is the bar, `aim` what we hope for."""
+
+    a: str
+    b: str
+    figure: str
+    least: float = None
+    most: float = None
+    aim: float = None
+
+
+@dataclasses.dataclass
+class Scenario:
+    title: str
+    targets: list
+    ratios: list
+    settle_s: float = MORTAR_FLUSH_S
+
+
+SCENARIOS = {
+    "list": Scenario(
+        "GET db/tables, {size} rows", ["mortar", "limit-sql", "seed-go"],
+        [Ratio("mortar", "limit-sql", "req_per_s", least=0.60, aim=0.90),
+         Ratio("mortar", "seed-go", "req_per_s", least=5.0, aim=10.0)]),
+    "list-metering": Scenario(
+        "GET db/tables, {size} rows, metering", ["mortar:off", "mortar:buffered"],
+        [Ratio("mortar:buffered", "mortar:off", "server_cpu_us", most=1.03, aim=1.01)]),
+    "list-metering-seed": Scenario(
+        "GET db/tables, {size} rows, the seed's metering",
+        ["seed-go-noop", "seed-go", "seed-go-sync"],
+        [Ratio("seed-go", "seed-go-noop", "server_cpu_us"),
+         Ratio("seed-go-sync", "seed-go-noop", "server_cpu_us")],
+        settle_s=SEED_FLUSH_S),
+    "pool-seed": Scenario(
+        "GET db/tables, {size} rows, pool size of the peer",
+        ["seed-go", "seed-go-4", "seed-go-10", "seed-go-40"],
+        [Ratio("seed-go-4", "seed-go", "req_per_s"),
+         Ratio("seed-go-10", "seed-go", "req_per_s"),
+         Ratio("seed-go-40", "seed-go", "req_per_s")]),
+}
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def spread(values):
+    """(first quartile, median, third quartile)"""
+    return statistics.quantiles(values, n=4, method="inclusive")
+
+
+class Metering:
+    """Proves that the setting under test was in force: the tenant's own usage
+    must have moved by the requests of a run, or not at all."""
+
+    def __init__(self, target):
+        self.target = target
+        self.path = target.path.replace("/db/tables", "/usage/me")
+
+    def requests(self):
+        status, body, _ = load.fetch(self.target, self.path)
+        if status != 200:
+            raise BenchError("%s answers %d" % (self.path, status))
+        return json.loads(body)["requests"]
+
+    def require(self, before, result, connections):
+        moved = self.requests() - before
+        if self.target.setting == "off":
+            if moved:
+                raise BenchError("metering is off, but usage moved by %d" % moved)
+        elif not result["requests"] <= moved <= result["requests"] + connections + 4:
+            raise BenchError("%d requests were answered, but usage moved by %d"
+                             % (result["requests"], moved))
+
+
+class Runner:
+    def __init__(self, scenario, options):
+        self.scenario = scenario
+        self.options = options
+        self.postmaster = database.postmaster()
+        self.settings = database.settings()
+        self.targets = [self._target(name) for name in scenario.targets]
+        self.targets = [t for t in self.targets if t]
+        self.mode = database.EgressMode() if any(
+            t.setting for t in self.targets) else None
+        self.runs = []
+        self._require_rls()
+        if not self.targets:
+            raise BenchError("none of this scenario's targets is running: "
+                             + " ".join(scenario.targets))
+
+    def _require_rls(self):
+        names = " ".join(t.name for t in self.targets)
+        if "mortar" in names:
+            database.require_rls(["mortar.doc_tables"],
+                                 ["mortar_tenant", "mortar_gateway"])
+        if "seed-go" in names:
+            database.require_rls(["seed.app_tables"], ["seed_app"])
+
+    @staticmethod
+    def _target(name):
+        """BENCH_<NAME>_URL and _KEY, as run.sh set them; None when absent"""
+        server, _, setting = name.partition(":")
+        prefix = "BENCH_" + server.upper().replace("-", "_")
+        url = os.environ.get(prefix + "_URL")
+        if not url:
+            return None
+        target = Target(name, url, os.environ.get(prefix + "_KEY", ""), setting or None)
+        target.pids = procs.listeners(target.address[1])
+        return target
+
+    def _prepare(self, target):
+        if self.mode and target.setting:
+            self.mode.set(target.setting)
+            time.sleep(0.3)  # until the flusher has written what came before
+
+    def warm_up(self):
+        for target in self.targets:
+            say("  warm-up  %-18s every response is checked" % target.name)
+            self._prepare(target)
+            load.warm_up(target, self.options.connections, WARM_UP_S)
+
+    def _run(self, number, target):
+        self._prepare(target)
+        metering = Metering(target) if target.setting else None
+        before = metering.requests() if metering else None
+        r = load.measure(target, self.postmaster, self.options.connections,
+                         self.options.duration, self.scenario.settle_s)
+        if metering:
+            metering.require(before, r, self.options.connections)
+        r.update(round=number, target=target.name)
+        self.runs.append(r)
+        cpu = r["server_cpu_us"]
+        say("  round %-2d %-18s %8.0f req/s  %s%s" % (
+            number, target.name, r["req_per_s"],
+            "%7.1f us server CPU per request" % cpu if cpu else "",
+            "  (other programs used %.0f %% of the CPU time)"
+            % (100 * r["foreign_share"])
+            if (r["foreign_share"] or 0) > FOREIGN_LIMIT else ""))
+
+    def ratios(self):
+        """[(Ratio, [one value per round])] of those that could be measured"""
+        out = []
+        for ratio in self.scenario.ratios:
+            a, b = ([r[ratio.figure] for r in self.runs if r["target"] == name]
+                    for name in (ratio.a, ratio.b))
+            if a and b and None not in a + b:
+                out.append((ratio, [x / y for x, y in zip(a, b)]))
+        return out
+
+    def _wanted(self):
+        near = any(abs(statistics.median(values) - 1) <= NEAR_ONE
+                   for _, values in self.ratios())
+        return max(self.options.rounds, ROUNDS_NEAR_ONE if near else ROUNDS)
+
+    def run(self):
+        self.warm_up()
+        number = 0
+        while number < self._wanted():
+            number += 1
+            for target in self.targets:
+                self._run(number, target)
+
+
+def verdict(ratio, q1, median, q3):
+    """Met, by the median; within 10 % of 1 it is enough that the quartile
+    range touches the bar."""
+    if ratio.least is None and ratio.most is None:
+        return ""
+    near = abs(median - 1) <= NEAR_ONE
+    if ratio.least is not None:
+        met = (q3 if near else median) >= ratio.least
+    else:
+        met = (q1 if near else median) <= ratio.most
+    return "met" if met else "MISSED"
+
+
+FIGURES = {"req_per_s": "throughput", "server_cpu_us": "server CPU per request"}
+
+
+def bar_text(ratio):
+    if ratio.least is not None:
+        return ">= %.2f" % ratio.least
+    return "<= %.2f" % ratio.most if ratio.most is not None else "-"
+
+
+def report(runner):
+    o, s = runner.options, runner.settings
+    title = runner.scenario.title.format(size=o.size)
+    machine = "%d CPUs (%s)" % (len(os.sched_getaffinity(0)), procs.cpu_model())
+    say()
+    say("%s: %s" % (o.scenario, title))
+    say("%d keep-alive connections, %d s a run, %d interleaved rounds, row-level security on"
+        % (o.connections, o.duration, max(r["round"] for r in runner.runs)))
+    say("%s shared by load generator, servers and PostgreSQL %s" % (
+        machine, s["server_version"].split()[0]))
+    say("  ".join("%s=%s" % (k, v) for k, v in s.items() if k != "server_version"))
+    say()
+    say("%-18s %26s %26s %9s %7s %7s %6s" % (
+        "target", "req/s", "server CPU us/request", "PostgreSQL", "front", "client", "body"))
+    say("%-18s %26s %26s" % ("", "median (quartiles)", "median (quartiles)"))
+    for row in summary_rows(runner):
+        cpu = row["server_cpu_us"]
+        say("%-18s %26s %26s %9s %7s %7.1f %6d" % (
+            row["name"], "%.0f (%.0f-%.0f)" % (row["req_per_s"], row["req_per_s_q1"],
+                                              row["req_per_s_q3"]),
+            "%.1f (%.1f-%.1f)" % (cpu, row["server_cpu_us_q1"], row["server_cpu_us_q3"])
+            if cpu else "not on this machine",
+            "%.1f" % row["pg_cpu_us"] if cpu else "-",
+            "%.1f" % row["front_cpu_us"] if cpu else "-",
+            row["load_cpu_us"], row["body_bytes"]))
+    if runner.ratios():
+        say()
+        say("%-54s %22s %8s %6s" % ("ratio", "median (quartiles)", "bar", "aim"))
+    for ratio, values in runner.ratios():
+        q1, median, q3 = spread(values)
+        say("%-54s %22s %8s %6s  %s" % (
+            "%s / %s, %s" % (ratio.a, ratio.b, FIGURES[ratio.figure]),
+            "%.3f (%.3f-%.3f)" % (median, q1, q3), bar_text(ratio),
+            "%.2f" % ratio.aim if ratio.aim else "-",
+            verdict(ratio, q1, median, q3)))
+    noisy = [r for r in runner.runs if (r["foreign_share"] or 0) > FOREIGN_LIMIT]
+    if noisy:
+        say("\nIn %d of %d runs other programs used more than %.0f %% of the CPU time: "
+            "repeat this on a quiet machine." % (len(noisy), len(runner.runs),
+                                                 100 * FOREIGN_LIMIT))
+
+
+def summary_rows(runner):
+    rows = []
+    for target in runner.targets:
+        runs = [r for r in runner.runs if r["target"] == target.name]
+        row = {"kind": "target", "name": target.name, "rounds": len(runs)}
+        for figure in ("req_per_s", "server_cpu_us"):
+            values = [r[figure] for r in runs]
+            if None in values:
+                values = [None] * 3
+            else:
+                values = spread(values)
+            row[figure + "_q1"], row[figure], row[figure + "_q3"] = values
+        for figure in ("pg_cpu_us", "front_cpu_us", "load_cpu_us", "body_bytes"):
+            values = [r[figure] for r in runs]
+            row[figure] = None if None in values else statistics.median(values)
+        rows.append(row)
+    return rows
+
+
+def ratio_rows(runner):
+    rows = []
+    for ratio, values in runner.ratios():
+        q1, median, q3 = spread(values)
+        rows.append({"kind": "ratio", "name": "%s / %s" % (ratio.a, ratio.b),
+                     "rounds": len(values), "figure": ratio.figure,
+                     "ratio": median, "ratio_q1": q1, "ratio_q3": q3,
+                     "bar": bar_text(ratio), "aim": ratio.aim,
+                     "verdict": verdict(ratio, q1, median, q3)})
+    return rows
+
+
+def write_csv(path, rows, common):
+    names = list(dict.fromkeys(k for row in rows for k in row))
+    names += [k for k in common if k not in names]
+    with open(path, "w", newline="", encoding="utf-8") as f:
+        out = csv.DictWriter(f, names, lineterminator="\n")
+        out.writeheader()
+        for row in rows:
+            out.writerow({k: "%.4g" % v if isinstance(v, float) and abs(v) < 1000
+                          else "%.0f" % v if isinstance(v, float) else v
+                          for k, v in {**common, **row}.items()})
+
+
+def save(runner, directory):
+    o = runner.options
+    common = {"scenario": o.scenario, "commit": os.environ.get("BENCH_COMMIT", ""),
+              "cpus": len(os.sched_getaffinity(0)), "cpu": procs.cpu_model(),
+              "connections": o.connections, "keep_alive": "on", "rls": "on",
+              "size": o.size, "run_s": o.duration, **runner.settings}
+    os.makedirs(directory, exist_ok=True)
+    base = os.path.join(directory, o.scenario)
+    write_csv(base + ".csv", summary_rows(runner) + ratio_rows(runner), common)
+    write_csv(base + "-runs.csv", runner.runs, {"scenario": o.scenario})
+    return base
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("scenarios", nargs="+", choices=sorted(SCENARIOS),
+                   metavar="scenario", help=", ".join(sorted(SCENARIOS)))
+    p.add_argument("--targets", action="store_true",
+                   help="only print the servers that the scenarios need")
+    p.add_argument("--connections", type=int, default=64)
+    p.add_argument("--duration", type=int, default=5, help="seconds of a run")
+    p.add_argument("--rounds", type=int, default=ROUNDS,
+                   help="least number of rounds, at least %d" % ROUNDS)
+    p.add_argument("--size", type=int, default=10, help="rows of the list")
+    p.add_argument("--results", default=os.path.join(load.HERE, "results"))
+    o = p.parse_args()
+    if not o.targets and len(o.scenarios) != 1:
+        p.error("one scenario at a time")
+    o.scenario = o.scenarios[0]
+    return o
+
+
+def main():
+    o = options()
+    runner = None
+    if o.targets:
+        names = [t for s in o.scenarios for t in SCENARIOS[s].targets]
+        say(" ".join(dict.fromkeys(n.partition(":")[0] for n in names)))
+        return 0
+    try:
+        runner = Runner(SCENARIOS[o.scenario], o)
+        runner.run()
+    except (BenchError, OSError) as problem:
+        say("bench: %s" % problem)
+        return 1
+    finally:
+        if runner and runner.mode:
+            runner.mode.restore()
+    report(runner)
+    base = save(runner, o.results)
+    say("\nfigures: %s.csv, each run: %s-runs.csv" % (base, base))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

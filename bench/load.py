@@ -1,0 +1,154 @@
+"""One target, and how load is put on it.
+
+wrk keeps `connections` keep-alive connections busy: throughput at saturation.
+Latency percentiles are not taken from such a run, because a client that waits
+for each answer before it asks again hides every delay.
+"""
+
+import dataclasses
+import json
+import os
+import resource
+import socket
+import subprocess
+import time
+import urllib.parse
+
+import procs
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class BenchError(Exception):
+    """The figures would not mean what they say."""
+
+
+@dataclasses.dataclass
+class Target:
+    """name: as printed; url: what is requested; key: sent as `apikey`;
+    setting: a value of mortar.egress_mode to set before each run, or None."""
+
+    name: str
+    url: str
+    key: str
+    setting: str = None
+    body_bytes: int = 0
+    response_bytes: int = 0
+    pids: list = dataclasses.field(default_factory=list)
+
+    @property
+    def address(self):
+        parts = urllib.parse.urlsplit(self.url)
+        return parts.hostname, parts.port or 80
+
+    @property
+    def path(self):
+        return urllib.parse.urlsplit(self.url).path
+
+
+def fetch(target, path=None):
+    """One GET over a fresh socket: (status, body, bytes of the response)."""
+    host, port = target.address
+    request = ("GET %s HTTP/1.1\r\nHost: %s:%d\r\napikey: %s\r\n\r\n"
+               % (path or target.path, host, port, target.key))
+    data = b""
+    with socket.create_connection((host, port), timeout=10) as sock:
+        sock.sendall(request.encode("ascii"))
+        while True:
+            head, mark, body = data.partition(b"\r\n\r\n")
+            if mark:
+                length = [line.split(b":")[1] for line in head.split(b"\r\n")
+                          if line.lower().startswith(b"content-length:")]
+                if not length:
+                    raise BenchError("%s: no Content-Length" % target.name)
+                if len(body) >= int(length[0]):
+                    break
+            piece = sock.recv(65536)
+            if not piece:
+                raise BenchError("%s: the connection was closed before the "
+                                 "response was complete" % target.name)
+            data += piece
+    return int(head.split()[1]), body, len(data)
+
+
+def probe(target):
+    """Learns or checks the target's response."""
+    status, body, size = fetch(target)
+    if status != 200:
+        raise BenchError("%s: GET %s answers %d: %s" % (
+            target.name, target.url, status, body[:300].decode("utf-8", "replace")))
+    if target.body_bytes and len(body) != target.body_bytes:
+        raise BenchError("%s: the body has %d bytes, it had %d before" % (
+            target.name, len(body), target.body_bytes))
+    target.body_bytes, target.response_bytes = len(body), size
+    return body
+
+
+def _wrk(target, script, connections, seconds, *args):
+    threads = max(1, min(connections, len(os.sched_getaffinity(0)) // 2))
+    done = subprocess.run(
+        ["wrk", "-t%d" % threads, "-c%d" % connections, "-d%ds" % seconds,
+         "-H", "apikey: " + target.key,
+         "-s", os.path.join(HERE, "wrk", script), target.url, "--"]
+        + [str(a) for a in args],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    lines = [l[7:] for l in done.stdout.splitlines() if l.startswith("result ")]
+    if done.returncode != 0 or not lines:
+        raise BenchError("wrk on %s failed:\n%s" % (target.name, done.stdout))
+    return json.loads(lines[0])
+
+
+def warm_up(target, connections, seconds):
+    """Unmeasured; every single response is compared with the probed one."""
+    probe(target)
+    r = _wrk(target, "check.lua", connections, seconds, target.body_bytes)
+    if r["bad"] or r["lost"] or not r["requests"]:
+        raise BenchError(
+            "%s: of %d responses %d were not a 200 with %d bytes (one was: %s); "
+            "%d were lost" % (target.name, r["requests"], r["bad"],
+                              target.body_bytes, r["example"], r["lost"]))
+
+
+def _check(target, r):
+    if r["bad"] or r["lost"] or not r["requests"]:
+        raise BenchError("%s: of %d responses %d were refused and %d lost" % (
+            target.name, r["requests"], r["bad"], r["lost"]))
+    # headers such as a remaining balance may change by a few digits
+    mean = r["bytes"] / r["requests"]
+    if abs(mean - target.response_bytes) > 32 + 0.01 * target.response_bytes:
+        raise BenchError("%s: a response had %.0f bytes on average instead of "
+                         "%d" % (target.name, mean, target.response_bytes))
+
+
+def measure(target, postmaster, connections, seconds, settle_s):
+    """A measured run.  The wait of settle_s after it lets buffered work reach
+    its tables, so that its CPU time is counted where it belongs."""
+    def read():
+        return (procs.tree_cpu_s(postmaster) if postmaster else 0.0,
+                sum(procs.tree_cpu_s(pid) for pid in target.pids),
+                procs.machine_busy_s())
+
+    probe(target)
+    load0 = resource.getrusage(resource.RUSAGE_CHILDREN)
+    pg0, front0, busy0 = read()
+    r = _wrk(target, "measure.lua", connections, seconds)
+    time.sleep(settle_s)
+    pg1, front1, busy1 = read()
+    load1 = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _check(target, r)
+    probe(target)
+
+    n = r["requests"]
+    load_s = (load1.ru_utime + load1.ru_stime) - (load0.ru_utime + load0.ru_stime)
+    known_s = (pg1 - pg0) + (front1 - front0) + load_s
+    out = {"requests": n, "seconds": r["us"] / 1e6, "req_per_s": n / (r["us"] / 1e6),
+           "body_bytes": target.body_bytes, "load_cpu_us": load_s / n * 1e6,
+           "pg_cpu_us": None, "front_cpu_us": None, "server_cpu_us": None,
+           "foreign_share": None}
+    if postmaster and target.pids:
+        out["pg_cpu_us"] = (pg1 - pg0) / n * 1e6
+        out["front_cpu_us"] = (front1 - front0) / n * 1e6
+        out["server_cpu_us"] = out["pg_cpu_us"] + out["front_cpu_us"]
+        out["foreign_share"] = max(0.0, (busy1 - busy0) - known_s) / max(
+            busy1 - busy0, 0.01)
+    return out

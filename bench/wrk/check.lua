@@ -1,0 +1,36 @@
+-- Warm-up that looks at every response: the status must be 200 and the body
+-- must have as many bytes as the first argument says.  Building the arguments
+-- of response() costs the load generator time, so the measured runs use
+-- measure.lua instead.
+
+local threads = {}
+
+function setup(thread)
+  threads[#threads + 1] = thread
+end
+
+function init(args)
+  want = tonumber(args[1])
+  seen, bad, example = 0, 0, ""
+end
+
+function response(status, headers, body)
+  seen = seen + 1
+  if status ~= 200 or #body ~= want then
+    bad = bad + 1
+    example = status .. " with " .. #body .. " bytes"
+  end
+end
+
+function done(summary)
+  local seen, bad, example = 0, 0, ""
+  for _, thread in ipairs(threads) do
+    seen = seen + thread:get("seen")
+    bad = bad + thread:get("bad")
+    if thread:get("bad") > 0 then example = thread:get("example") end
+  end
+  local e = summary.errors
+  print(string.format(
+    'result {"requests": %d, "bad": %d, "example": "%s", "lost": %d}',
+    seen, bad, example, e.connect + e.read + e.write + e.timeout))
+end
