@@ -124,9 +124,12 @@ def measure(target, postmaster, connections, seconds, settle_s):
     """A measured run.  The wait of settle_s after it lets buffered work reach
     its tables, so that its CPU time is counted where it belongs."""
     def read():
-        return (procs.tree_cpu_s(postmaster) if postmaster else 0.0,
-                sum(procs.tree_cpu_s(pid) for pid in target.pids),
-                procs.machine_busy_s())
+        try:
+            return (procs.tree_cpu_s(postmaster) if postmaster else 0.0,
+                    sum(procs.tree_cpu_s(pid) for pid in target.pids),
+                    procs.machine_busy_s())
+        except FileNotFoundError as problem:
+            raise BenchError("%s: a server ended during the run" % target.name) from problem
 
     probe(target)
     load0 = resource.getrusage(resource.RUSAGE_CHILDREN)
