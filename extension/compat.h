@@ -21,9 +21,11 @@
 #if PG_VERSION_NUM >= 170000
 #define MTR_MY_LXID (MyProc->vxid.lxid)
 #define MTR_MY_PROCNO (MyProcNumber)
+#define MTR_PROCNO_OF(proc) GetNumberFromPGProc(proc)
 #else
 #define MTR_MY_LXID (MyProc->lxid)
 #define MTR_MY_PROCNO (MyProc->pgprocno)
+#define MTR_PROCNO_OF(proc) ((proc)->pgprocno)
 #endif
 
 #endif /* MORTAR_COMPAT_H */

@@ -75,10 +75,16 @@ typedef struct MtrDb
 	 */
 	pg_atomic_uint64 generation;
 
-	/* prices; mutex */
-	bool     prices_loaded;
-	uint64   price_generation; /* bumped by every commit that set a price */
-	MtrPrice price[MTR_METERS];
+	/*
+	 * Prices in force; mutex.  price_generation is bumped by every commit that
+	 * set a price; backends keep a copy and compare the number without a lock.
+	 */
+	pg_atomic_uint64 price_generation;
+	bool             prices_loaded;
+	MtrPrice         price[MTR_METERS];
+
+	/* bumped by every commit that changed a key: loaders start again */
+	pg_atomic_uint64 key_generation;
 
 	/* flusher; mutex */
 	MtrFlusherState flusher_state;
@@ -127,16 +133,17 @@ struct MtrUsage;
 typedef struct MtrTenant
 {
 	/* the fields of every call stand first, on the slot's own cache line */
-	slock_t mutex;
-	uint8   state;        /* MtrTenantState */
-	int32   pins;         /* transactions that may still change the slot */
-	int64   available;    /* spendable, less what calls in flight have taken */
-	int64   floor;        /* refuse at or below */
-	int64   incoming;     /* grants not committed yet */
-	int64   held;         /* durable holds */
-	uint64  generation;   /* of the database when loaded */
-	int16   db;           /* index into MtrShared.db */
-	int     owner_procno; /* state NEW: the creating backend */
+	slock_t     mutex;
+	uint8       state;     /* MtrTenantState */
+	int32       pins;      /* transactions that may still change the slot */
+	int64       available; /* spendable, less what calls in flight have taken */
+	int64       floor;     /* refuse at or below */
+	int64       incoming;  /* grants not committed yet */
+	int64       held;      /* durable holds */
+	TimestampTz last_posted;  /* of its ledger entries: time never runs back */
+	uint64      generation;   /* of the database when loaded */
+	int16       db;           /* index into MtrShared.db */
+	int         owner_procno; /* state NEW: the creating backend */
 	LocalTransactionId owner_lxid; /* ... and its transaction */
 
 	int32            index; /* own place in MtrShared.tenant, constant */
@@ -171,7 +178,8 @@ typedef struct MtrUsageKey
 /* guarded by the tenant's mutex; membership by MtrShared.lock */
 typedef struct MtrUsage
 {
-	MtrUsageKey      key;
+	MtrUsageKey key;
+	bool        live; /* false before it is filled and after it was removed */
 	struct MtrUsage *next;
 	int64            done;    /* committed quantity, ever */
 	int64            flushed; /* of these, in mortar.usage_journal */
@@ -184,16 +192,18 @@ typedef struct MtrKeyHashKey
 	pg_uuid_t key_id;
 } MtrKeyHashKey;
 
-/* an API key; mutex guards all but the hash key and the pins */
+#define MTR_KEY_MAGIC 0x4d4b4559
+
+/* an API key; mutex guards all but the hash key */
 typedef struct MtrKey
 {
 	MtrKeyHashKey key;
+	uint32        magic; /* MTR_KEY_MAGIC: the mutex is initialised */
 	slock_t       mutex;
-	bool          valid;   /* loaded, and not invalidated since */
-	int32         pins;    /* revocations in flight; MtrShared.lock or mutex */
-	uint64        version; /* bumped by every invalidation */
+	bool          valid;      /* loaded, and not invalidated since */
+	int32         pins;       /* revocations in flight */
 	uint64        generation; /* of the database when loaded */
-	uint64        last_used;  /* clock for eviction */
+	bool          used;       /* since eviction last looked */
 	char          tenant_id[MTR_TENANT_LEN];
 	uint8         hash[32];
 	int32         pepper_version;

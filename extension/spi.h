@@ -13,6 +13,7 @@
 #include "mortar.h"
 
 #include "executor/spi.h"
+#include "utils/snapshot.h"
 
 #define MTR_STMT_MAX_ARGS 16
 
@@ -43,6 +44,17 @@ typedef enum MtrSnap
  */
 extern void mtr_exec(MtrStmt *stmt, Datum *args, const char *nulls,
 					 MtrSnap snap, long limit);
+
+/* the same at a registered snapshot of the caller's; read only */
+extern void mtr_exec_at(MtrStmt *stmt, Datum *args, const char *nulls,
+						Snapshot snapshot, long limit);
+
+/*
+ * True while a statement of Mortar's own runs; triggers that look for foreign
+ * writers ask.	 Reset when a (sub)transaction aborts.
+ */
+extern bool mtr_own_statement(void);
+extern void mtr_own_statement_reset(void);
 
 /* column of the first row of the last statement; raises XX000 if no row */
 extern Datum mtr_first(int col, bool *isnull);

@@ -3,8 +3,8 @@
  *		What a transaction owes shared memory when it ends.
  *
  * The one place with transaction callbacks.  Modules record what they did;
- * commit makes it final, abort undoes it, newest first; a subtransaction's
- * abort undoes its own part.
+ * commit makes it final, abort undoes it; a subtransaction's abort undoes its
+ * own part.
  *
  * The COMMIT callback runs when the commit can no longer be refused: an error
  * there is a server crash.	 It only does arithmetic under a spinlock, atomics
@@ -15,45 +15,65 @@
 
 #include "gate.h"
 
-/* registers the callbacks; called once per backend, from _PG_init */
+/* a tenant slot that this transaction pins, and what it owes it */
+typedef struct MtrPinned
+{
+	MtrTenant *tenant;
+	uint32     hash;      /* of the tenant's id, to find it quickly */
+	bool       is_new;    /* the tenant was created by this transaction */
+	int        nest;      /* ... at this nesting level */
+	uint32     claimed;   /* bit per counter that holds a reference */
+	int64      pending;   /* own grants less what was spent of them */
+	int64      announced; /* own grants, as counted in MtrTenant.incoming */
+	int        last;      /* newest record, -1: none */
+} MtrPinned;
+
+/* registers the callbacks; called once, from _PG_init */
 extern void mtr_xact_init(void);
 
 /*
- * Makes room for n more records.  Call before changing shared memory, so that
- * running out of memory changes nothing.
+ * Makes room for one more pin and n more records.	Call before changing shared
+ * memory, so that running out of memory changes nothing.
  */
 extern void mtr_xact_reserve(int n);
 
-/* this transaction already pins the tenant of that name; NULL if not */
-extern MtrTenant *mtr_xact_pinned(const char *tenant);
+/* the pin of the tenant with that name, NULL if this transaction has none */
+extern MtrPinned *mtr_xact_find(const char *tenant);
 
-/* the caller has raised t->pins by one; the end of the transaction lowers it */
-extern void mtr_xact_pin(MtrTenant *t, bool is_new);
+/* the pin of a tenant that is pinned; valid until the next mtr_xact_pin */
+extern MtrPinned *mtr_xact_pinned(MtrTenant *t);
 
-/* credits that this transaction has granted the tenant and not yet spent */
-extern int64 *mtr_xact_pending(MtrTenant *t);
+/*
+ * The caller has raised t->pins by one; the end of the transaction lowers it.
+ * is_new: the slot is in state NEW, and becomes READY or nothing.
+ */
+extern void mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new);
 
-/* records; see gate.c for what they mean */
+/* taken from the slot and from the transaction's own grants */
 extern void mtr_xact_debit(MtrTenant *t, int64 from_slot, int64 from_pending);
+
+/* a grant; raises pending and announced, the caller has raised incoming */
 extern void mtr_xact_credit(MtrTenant *t, int64 amount);
-extern void mtr_xact_claim(const MtrUsageRef *ref);
+
+/* a quantity that was priced; from_pending is what own grants paid of it */
 extern void
 mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending);
-
-/* a counter already claimed by this transaction: nothing to hold again */
-extern bool mtr_xact_has_claim(const MtrUsageRef *ref);
 
 /* a price was set: the database's prices are read again after commit */
 extern void mtr_xact_price_changed(MtrDb *db);
 
-/* a key whose cached copy is void after commit; the caller has pinned it */
+/*
+ * A key whose cached copy is void after commit.  The caller has raised
+ * key->pins by one and called mtr_xact_reserve_key before.
+ */
+extern void mtr_xact_reserve_key(void);
 extern void mtr_xact_key_changed(MtrKey *key);
 
-/* tables were changed by somebody else's statement, or all was dropped */
+/* tables were changed by somebody else's statement; or all was dropped */
 extern void mtr_xact_foreign_write(MtrDb *db);
 extern void mtr_xact_purge(MtrDb *db);
 
-/* run at commit of the current transaction (flusher); nothing may fail in it */
+/* run in the COMMIT callback (flusher); nothing may fail in it */
 extern void mtr_xact_on_commit(void (*func)(void *arg), void *arg);
 
 #endif /* MORTAR_XACT_H */

@@ -1,0 +1,264 @@
+/*
+ * meter.c
+ *		Usage slots: finding, creating and claiming them (see gate.h).
+ *
+ * A usage slot counts one meter of one tenant, key, route and price, for
+ * ever: what is in tables is its mark, the rest is here.  A slot that is not in
+ * memory has no unflushed usage, so its mark is the whole truth; it is read
+ * before the slot is made, and read again when something left memory in
+ * between.
+ *
+ * A claimed slot stays: its tenant is pinned, and usage slots of pinned tenants
+ * are never evicted.  Warm, a claim is one acquisition of the tenant's
+ * spinlock.
+ */
+#include "mortar.h"
+
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "http.h"
+#include "price.h"
+#include "slot.h"
+#include "spi.h"
+#include "xact.h"
+
+#define REMEMBERED 4096
+
+static MtrUsage *remembered[REMEMBERED];
+
+static MtrStmt stmt_mark = {
+	.sql = "SELECT upto_qty FROM mortar.usage_marks WHERE tenant_id = $1 "
+		   "AND meter = $2 AND key_id = $3 AND route = $4 AND price_id = $5",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 5,
+	.argtypes = {TEXTOID, TEXTOID, UUIDOID, TEXTOID, UUIDOID},
+};
+
+static int64
+read_mark(const char *tenant, const MtrUsageKey *key)
+{
+	Datum args[5];
+	int64 mark = 0;
+	bool  isnull;
+
+	SPI_connect();
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = CStringGetTextDatum(mtr_meter_name((MtrMeter) key->meter));
+	args[2] = UUIDPGetDatum(&key->key_id);
+	args[3] = CStringGetTextDatum(mtr_route_template(key->route));
+	args[4] = UUIDPGetDatum(&key->price_id);
+	mtr_exec(&stmt_mark, args, NULL, MTR_SNAP_OTHERS, 1);
+	if (SPI_processed == 1)
+		mark = DatumGetInt64(mtr_first(1, &isnull));
+	SPI_finish();
+	return mark;
+}
+
+/* MtrShared.lock is held exclusively; NULL: no room */
+static MtrUsage *
+insert_locked(MtrTenant *t, const MtrUsageKey *key, int64 mark)
+{
+	bool      found;
+	MtrUsage *u;
+
+	u = hash_search(MtrUsageHash, key, HASH_ENTER_NULL, &found);
+	if (u == NULL && mtr_usage_evict_some())
+		u = hash_search(MtrUsageHash, key, HASH_ENTER_NULL, &found);
+	if (u == NULL || found)
+		return u;
+
+	SpinLockAcquire(&t->mutex);
+	memset(&u->ring, 0, sizeof(u->ring));
+	u->done = u->flushed = mark;
+	u->live = true;
+	u->next = t->usage;
+	t->usage = u;
+	SpinLockRelease(&t->mutex);
+	return u;
+}
+
+static MtrUsage *
+find_or_make(MtrTenant *t, const MtrUsageKey *key)
+{
+	MtrUsage *u;
+
+	LWLockAcquire(MtrShared->lock, LW_SHARED);
+	u = hash_search(MtrUsageHash, key, HASH_FIND, NULL);
+	LWLockRelease(MtrShared->lock);
+
+	while (u == NULL)
+	{
+		uint64 before = pg_atomic_read_u64(&MtrShared->evictions);
+		int64  mark = read_mark(t->tenant_id, key);
+		bool   again;
+
+		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+		again = pg_atomic_read_u64(&MtrShared->evictions) != before;
+		if (!again)
+			u = insert_locked(t, key, mark);
+		LWLockRelease(MtrShared->lock);
+		if (!again)
+			break;
+		CHECK_FOR_INTERRUPTS();
+	}
+	return u;
+}
+
+/*
+ * Unlinks a usage slot if its tenant is unpinned and it has nothing to flush.
+ * From then on nobody claims it, and it can leave the hash table.
+ */
+static bool
+unlink_clean(MtrTenant *t, MtrUsage *u)
+{
+	MtrUsage **link = &t->usage;
+	bool       ok;
+
+	SpinLockAcquire(&t->mutex);
+	ok = t->pins == 0 && u->done == u->flushed;
+	if (ok)
+	{
+		while (*link != u)
+			link = &(*link)->next;
+		*link = u->next;
+		u->live = false;
+	}
+	SpinLockRelease(&t->mutex);
+	return ok;
+}
+
+bool
+mtr_usage_evict_some(void)
+{
+	HASH_SEQ_STATUS scan;
+	MtrUsage       *u;
+	int             freed = 0;
+
+	hash_seq_init(&scan, MtrUsageHash);
+	while ((u = hash_seq_search(&scan)) != NULL)
+	{
+		if (unlink_clean(&MtrTenants[u->key.tenant], u))
+		{
+			hash_search(MtrUsageHash, &u->key, HASH_REMOVE, NULL);
+			freed++;
+		}
+	}
+	if (freed > 0)
+		pg_atomic_fetch_add_u64(&MtrShared->evictions, 1);
+	return freed > 0;
+}
+
+/*
+ * The counter of a price, made or recycled if need be; the mutex is held.	A
+ * counter may be recycled when its price is no longer in force, nothing of it
+ * is unflushed and nobody holds it.  A price that came into force after the
+ * tenant was loaded has charged nothing yet, so a new counter starts at 0.
+ */
+static int
+counter_locked(MtrTenant *t, const MtrPrice *prices, MtrMeter meter)
+{
+	const MtrPrice *p = &prices[meter];
+	int             spare = -1;
+
+	for (int i = 0; i < MTR_COUNTERS; i++)
+	{
+		MtrCounter *c = &t->counter[i];
+		bool        in_force = false;
+
+		if (memcmp(&c->price_id, &p->price_id, UUID_LEN) == 0)
+			return i;
+		for (int m = 0; m < MTR_METERS; m++)
+			if (!mtr_uuid_is_nil(&c->price_id) &&
+				memcmp(&c->price_id, &prices[m].price_id, UUID_LEN) == 0)
+				in_force = true;
+		if (!in_force && c->refs == 0 && c->priced == c->flushed)
+			spare = i;
+	}
+	if (spare >= 0)
+	{
+		MtrCounter *c = &t->counter[spare];
+
+		memset(c, 0, sizeof(*c));
+		c->price_id = p->price_id;
+		c->meter = meter;
+		c->num_uc = p->num_uc;
+		c->per_units = p->per_units;
+	}
+	return spare;
+}
+
+/* proves the slot, finds its counter and takes a reference */
+static bool
+claim_locked(MtrUsageRef *ref, const MtrUsageKey *key, const MtrPrice *prices,
+			 MtrPinned *pin, bool *nearly_full)
+{
+	MtrTenant *t = ref->tenant;
+
+	if (!ref->usage->live || memcmp(&ref->usage->key, key, sizeof(*key)) != 0)
+		return false;
+	*nearly_full = mtr_ring_nearly_full(&ref->usage->ring, ref->usage->flushed);
+	ref->counter = -1;
+	if (mtr_uuid_is_nil(&key->price_id))
+		return true;
+	ref->counter = counter_locked(t, prices, (MtrMeter) key->meter);
+	if (ref->counter < 0)
+		*nearly_full = true;
+	else if ((pin->claimed & (1u << ref->counter)) == 0)
+	{
+		t->counter[ref->counter].refs++;
+		pin->claimed |= 1u << ref->counter;
+	}
+	return true;
+}
+
+bool
+mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
+				const pg_uuid_t *key_id, bool priced, MtrUsageRef *ref)
+{
+	const MtrPrice *prices = mtr_prices();
+	MtrUsageKey     key;
+	MtrUsage      **place;
+	bool            full = false;
+	bool            ok = false;
+
+	memset(&key, 0, sizeof(key));
+	key.tenant = t->index;
+	key.meter = meter;
+	key.route = route;
+	if (key_id != NULL)
+		key.key_id = *key_id;
+	if (priced)
+		key.price_id = prices[meter].price_id;
+
+	ref->tenant = t;
+	place = &remembered[hash_bytes((unsigned char *) &key, sizeof(key)) %
+						REMEMBERED];
+	ref->usage = *place;
+	if (ref->usage != NULL)
+	{
+		MtrPinned *pin = mtr_xact_pinned(t);
+
+		SpinLockAcquire(&t->mutex);
+		ok = claim_locked(ref, &key, prices, pin, &full);
+		SpinLockRelease(&t->mutex);
+	}
+	if (!ok)
+	{
+		MtrPinned *pin;
+
+		ref->usage = find_or_make(t, &key);
+		if (ref->usage == NULL)
+			return false;
+		*place = ref->usage;
+		pin = mtr_xact_pinned(t);
+		SpinLockAcquire(&t->mutex);
+		ok = claim_locked(ref, &key, prices, pin, &full);
+		SpinLockRelease(&t->mutex);
+		Assert(ok);
+	}
+	return ok && !full;
+}

@@ -1,0 +1,350 @@
+/*
+ * slot.c
+ *		Tenant slots: find, pin, create, evict.	 slot_load.c fills them.
+ *
+ * A slot that is not in memory has no posting in flight: a transaction that
+ * moves credits pins the slot to its end.	So the tables tell all there is to
+ * know about an absent tenant, and one loader may rebuild the slot from them.
+ *
+ * Each backend remembers where it last found a tenant.	 The pointer is proven
+ * under the slot's spinlock (name, database, state, generation), so a warm call
+ * takes no other lock.
+ *
+ * Locking: see shmem.h.  Functions named *_locked want MtrShared.lock held
+ * exclusively.
+ */
+#include "mortar.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+
+#include "guc.h"
+#include "slot.h"
+#include "slot_load.h"
+#include "xact.h"
+
+/* direct-mapped: one pointer per hash value, the latest wins */
+#define REMEMBERED 2048
+
+static MtrTenant *remembered[REMEMBERED];
+
+static int
+db_index(void)
+{
+	return mtr_db() - MtrShared->db;
+}
+
+static MtrTenant **
+place_of(const char *tenant)
+{
+	uint32 hash = hash_bytes((const unsigned char *) tenant, strlen(tenant));
+
+	return &remembered[hash % REMEMBERED];
+}
+
+static void
+make_key(MtrTenantHashKey *key, int db, const char *tenant)
+{
+	memset(key, 0, sizeof(*key));
+	key->db = db;
+	strlcpy(key->tenant_id, tenant, MTR_TENANT_LEN);
+}
+
+/* proves that the slot is the tenant's and current, and pins it */
+static bool
+prove_and_pin(MtrTenant *t, int db, const char *tenant)
+{
+	uint64 generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
+	bool   ok;
+
+	SpinLockAcquire(&t->mutex);
+	ok = t->state == MTR_TENANT_READY && t->db == db &&
+		 t->generation == generation && strcmp(t->tenant_id, tenant) == 0;
+	if (ok)
+		t->pins++;
+	SpinLockRelease(&t->mutex);
+	return ok;
+}
+
+MtrTenant *
+mtr_tenant_lookup(int db, const char *tenant)
+{
+	MtrTenantHashKey    key;
+	MtrTenantHashEntry *entry;
+
+	make_key(&key, db, tenant);
+	entry = hash_search(MtrTenantHash, &key, HASH_FIND, NULL);
+	return entry != NULL ? &MtrTenants[entry->index] : NULL;
+}
+
+bool
+mtr_tenant_pin_present(const char *tenant, MtrTenant **slot)
+{
+	int        db = db_index();
+	MtrTenant *t;
+	bool       ok = false;
+
+	LWLockAcquire(MtrShared->lock, LW_SHARED);
+	t = mtr_tenant_lookup(db, tenant);
+	if (t != NULL)
+		ok = prove_and_pin(t, db, tenant);
+	LWLockRelease(MtrShared->lock);
+	if (!ok)
+		return false;
+
+	mtr_xact_pin(t, tenant, false);
+	*place_of(tenant) = t;
+	*slot = t;
+	return true;
+}
+
+MtrPin
+mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
+{
+	MtrPinned  *pin = mtr_xact_find(tenant);
+	MtrTenant **place;
+
+	if (pin != NULL)
+	{
+		*slot = pin->tenant;
+		return MTR_PIN_OK;
+	}
+
+	mtr_xact_reserve(0);
+	place = place_of(tenant);
+	if (*place != NULL && prove_and_pin(*place, db_index(), tenant))
+	{
+		mtr_xact_pin(*place, tenant, false);
+		*slot = *place;
+		return MTR_PIN_OK;
+	}
+	if (mtr_tenant_pin_present(tenant, slot))
+		return MTR_PIN_OK;
+	return mtr_tenant_load(tenant, slot);
+}
+
+MtrTenant *
+mtr_tenant_pin(const char *tenant)
+{
+	MtrTenant *t = NULL;
+
+	switch (mtr_tenant_try_pin(tenant, &t))
+	{
+		case MTR_PIN_OK:
+			break;
+		case MTR_PIN_NO_TENANT:
+			ereport(ERROR, (errcode(MTR_ERR_NOT_FOUND),
+							errmsg("there is no tenant \"%s\"", tenant)));
+			break;
+		case MTR_PIN_FULL:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("no tenant slot is free"),
+					 errdetail("All %d slots are in use by running "
+							   "transactions or hold unflushed usage.",
+							   mtr_max_tenants),
+					 errhint("Try again, or raise mortar.max_tenants.")));
+			break;
+		case MTR_PIN_BUSY:
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("tenant \"%s\" is still being loaded", tenant),
+					 errhint("Try again.")));
+			break;
+	}
+	return t;
+}
+
+bool
+mtr_tenant_is_clean(MtrTenant *t)
+{
+	bool clean = true;
+
+	SpinLockAcquire(&t->mutex);
+	for (MtrUsage *u = t->usage; u != NULL && clean; u = u->next)
+		clean = u->done == u->flushed;
+	SpinLockRelease(&t->mutex);
+	return clean;
+}
+
+/* in the commit callback, with the tenant's mutex held */
+void
+mtr_tenant_mark_dirty(MtrTenant *t)
+{
+	uint64            bit = UINT64CONST(1) << (t->index % 64);
+	pg_atomic_uint64 *word = &MtrDirty[t->index / 64];
+	MtrDb            *db = &MtrShared->db[t->db];
+
+	if ((pg_atomic_read_u64(word) & bit) == 0)
+		pg_atomic_fetch_or_u64(word, bit);
+	if (pg_atomic_read_u32(&db->dirty) == 0)
+		pg_atomic_write_u32(&db->dirty, 1);
+
+	/*
+	 * A running flusher looks by itself; one that is about to leave looks once
+	 * more after it has said so.
+	 */
+	if (db->flusher_state == MTR_FLUSHER_NONE)
+		mtr_wake_launcher();
+}
+
+/* takes an unpinned slot out of memory, with its usage slots */
+static void
+remove_locked(MtrTenant *t)
+{
+	MtrTenantHashKey key;
+	MtrUsage        *u = t->usage;
+
+	make_key(&key, t->db, t->tenant_id);
+	while (u != NULL)
+	{
+		MtrUsage *next = u->next;
+
+		u->live = false; /* remembered pointers must not match */
+		hash_search(MtrUsageHash, &u->key, HASH_REMOVE, NULL);
+		u = next;
+	}
+	hash_search(MtrTenantHash, &key, HASH_REMOVE, NULL);
+	pg_atomic_fetch_and_u64(&MtrDirty[t->index / 64],
+							~(UINT64CONST(1) << (t->index % 64)));
+
+	SpinLockAcquire(&t->mutex);
+	t->state = MTR_TENANT_FREE;
+	t->usage = NULL;
+	t->tenant_id[0] = '\0';
+	memset(t->counter, 0, sizeof(t->counter));
+	SpinLockRelease(&t->mutex);
+
+	t->next_free = MtrShared->free_tenant;
+	MtrShared->free_tenant = t->index;
+	pg_atomic_fetch_add_u64(&MtrShared->evictions, 1);
+}
+
+/*
+ * Nobody can pin the slot between the test and the removal: pinning from a
+ * remembered pointer wants state READY and a current generation, which are
+ * taken away under the mutex together with the test.
+ */
+static bool
+retire(MtrTenant *t)
+{
+	bool ok;
+
+	SpinLockAcquire(&t->mutex);
+	ok = t->state == MTR_TENANT_READY && t->pins == 0;
+	if (ok)
+		t->generation = 0;
+	SpinLockRelease(&t->mutex);
+	return ok;
+}
+
+bool
+mtr_tenant_discard(MtrTenant *t)
+{
+	if (!retire(t))
+		return false;
+	remove_locked(t);
+	return true;
+}
+
+bool
+mtr_tenant_evict(MtrTenant *t)
+{
+	uint64 generation = t->generation;
+
+	if (!retire(t))
+		return false;
+	if (!mtr_tenant_is_clean(t))
+	{
+		/* somebody may have pinned and used it just before; it stays */
+		SpinLockAcquire(&t->mutex);
+		t->generation = generation;
+		SpinLockRelease(&t->mutex);
+		return false;
+	}
+	remove_locked(t);
+	return true;
+}
+
+/* a free slot, if need be by evicting one; -1: none */
+static int32
+take_free_locked(void)
+{
+	for (int i = 0; MtrShared->free_tenant < 0 && i < mtr_max_tenants; i++)
+	{
+		MtrTenant *t = &MtrTenants[MtrShared->clock_hand];
+
+		MtrShared->clock_hand = (MtrShared->clock_hand + 1) % mtr_max_tenants;
+		if (t->state == MTR_TENANT_READY && t->pins == 0)
+			(void) mtr_tenant_evict(t);
+	}
+	if (MtrShared->free_tenant >= 0)
+	{
+		MtrTenant *t = &MtrTenants[MtrShared->free_tenant];
+
+		MtrShared->free_tenant = t->next_free;
+		return t->index;
+	}
+	return -1;
+}
+
+MtrTenant *
+mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
+{
+	MtrTenantHashKey    key;
+	MtrTenantHashEntry *entry;
+	int32               index = take_free_locked();
+	MtrTenant          *t;
+	bool                found;
+
+	if (index < 0)
+		return NULL;
+	t = &MtrTenants[index];
+	make_key(&key, db, tenant);
+	entry = hash_search(MtrTenantHash, &key, HASH_ENTER_NULL, &found);
+	if (entry == NULL || found)
+	{
+		t->next_free = MtrShared->free_tenant;
+		MtrShared->free_tenant = index;
+		return NULL;
+	}
+	entry->index = index;
+
+	SpinLockAcquire(&t->mutex);
+	t->state = state;
+	t->db = db;
+	t->generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
+	t->pins = 1;
+	t->available = t->incoming = t->held = t->floor = 0;
+	t->last_posted = 0;
+	t->usage = NULL;
+	strlcpy(t->tenant_id, tenant, MTR_TENANT_LEN);
+	SpinLockRelease(&t->mutex);
+	return t;
+}
+
+MtrTenant *
+mtr_tenant_new(const char *tenant)
+{
+	int        db = db_index();
+	MtrTenant *t;
+
+	mtr_xact_reserve(0);
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	t = mtr_tenant_lookup(db, tenant);
+	if (t != NULL)
+		(void) mtr_tenant_evict(t); /* of a creation that was rolled back */
+	t = mtr_tenant_insert_locked(db, tenant, MTR_TENANT_NEW);
+	LWLockRelease(MtrShared->lock);
+
+	if (t == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("no tenant slot is free"),
+				 errhint("Create fewer tenants in one transaction, or raise "
+						 "mortar.max_tenants.")));
+	mtr_xact_pin(t, tenant, true);
+	return t;
+}

@@ -1,0 +1,233 @@
+/*
+ * slot_load.c
+ *		Filling a tenant's slot from tables.
+ *
+ * One loader per tenant: a lock of the lock manager, so that an error, a
+ * cancel or the death of the loader frees it.  Others look again every few
+ * milliseconds for LOAD_WAIT_MS, and then answer "busy".
+ *
+ * The loader reads with a snapshot taken after it found the slot absent.  No
+ * transaction can have posted to an absent slot and still run, so nothing is
+ * missed; its own transaction's rows are left out (MTR_SNAP_OTHERS), because
+ * what it posted, it posted to a slot that it pins.
+ *
+ * A slot that is present but stale (tables were changed behind its back) is
+ * waited for until nobody pins it and its usage is flushed, then thrown away
+ * and loaded like an absent one.
+ */
+#include "mortar.h"
+
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/wait_event.h"
+
+#include "price.h"
+#include "slot_load.h"
+#include "spi.h"
+#include "xact.h"
+
+#define LOAD_WAIT_MS 1000
+#define LOAD_POLL_MS 5
+
+/* fourth field of an advisory lock tag; users' own are 1 and 2 */
+#define LOCK_CLASS_LOAD 0x4d31
+
+static MtrStmt stmt_balance = {
+	.sql = "SELECT ((SELECT coalesce(sum(CASE WHEN to_account = 'available' "
+		   "                THEN amount_uc ELSE -amount_uc END), 0) "
+		   "    FROM mortar.credit_ledger WHERE tenant_id = $1 "
+		   "     AND 'available' IN (from_account, to_account)) "
+		   "  - (SELECT coalesce(sum(cost_uc), 0) "
+		   "    FROM mortar.usage_marks WHERE tenant_id = $1))::int8, "
+		   "  (SELECT max(posted_at) FROM mortar.credit_ledger "
+		   "    WHERE tenant_id = $1) "
+		   "FROM mortar.tenants WHERE tenant_id = $1",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 1,
+	.argtypes = {TEXTOID},
+};
+
+/* quantities that prices in force have already charged this tenant */
+static MtrStmt stmt_counters = {
+	.sql = "SELECT price_id, sum(upto_qty)::int8 FROM mortar.usage_marks "
+		   "WHERE tenant_id = $1 AND price_id = ANY ($2) GROUP BY price_id",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 2,
+	.argtypes = {TEXTOID, UUIDARRAYOID},
+};
+
+typedef struct Loaded
+{
+	bool        exists;
+	int64       available;
+	TimestampTz last_posted;
+	int64       quantity[MTR_METERS]; /* under the price in force */
+} Loaded;
+
+static void
+read_counters(const char *tenant, const MtrPrice *prices, Loaded *l)
+{
+	Datum ids[MTR_METERS];
+	Datum args[2];
+	bool  isnull;
+
+	for (int m = 0; m < MTR_METERS; m++)
+		ids[m] = UUIDPGetDatum(&prices[m].price_id);
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = PointerGetDatum(construct_array(ids, MTR_METERS, UUIDOID,
+											  UUID_LEN, false, TYPALIGN_CHAR));
+	mtr_exec(&stmt_counters, args, NULL, MTR_SNAP_OTHERS, 0);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		HeapTuple  tuple = SPI_tuptable->vals[i];
+		TupleDesc  desc = SPI_tuptable->tupdesc;
+		pg_uuid_t *id = DatumGetUUIDP(SPI_getbinval(tuple, desc, 1, &isnull));
+
+		for (int m = 0; m < MTR_METERS; m++)
+			if (memcmp(id, &prices[m].price_id, UUID_LEN) == 0)
+				l->quantity[m] =
+					DatumGetInt64(SPI_getbinval(tuple, desc, 2, &isnull));
+	}
+}
+
+static void
+read_tables(const char *tenant, const MtrPrice *prices, Loaded *l)
+{
+	Datum args[1];
+	bool  isnull;
+
+	memset(l, 0, sizeof(*l));
+	SPI_connect();
+	args[0] = CStringGetTextDatum(tenant);
+	mtr_exec(&stmt_balance, args, NULL, MTR_SNAP_OTHERS, 1);
+	if (SPI_processed == 1)
+	{
+		l->exists = true;
+		Datum posted = mtr_first(2, &isnull);
+
+		l->last_posted = isnull ? 0 : DatumGetTimestampTz(posted);
+		l->available = DatumGetInt64(mtr_first(1, &isnull));
+		read_counters(tenant, prices, l);
+	}
+	SPI_finish();
+}
+
+static void
+fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
+{
+	int n = 0;
+
+	SpinLockAcquire(&t->mutex);
+	t->available = l->available;
+	t->last_posted = l->last_posted;
+	t->generation = generation;
+	for (int m = 0; m < MTR_METERS; m++)
+	{
+		MtrCounter *c = &t->counter[n];
+
+		if (mtr_uuid_is_nil(&prices[m].price_id))
+			continue;
+		c->price_id = prices[m].price_id;
+		c->meter = m;
+		c->num_uc = prices[m].num_uc;
+		c->per_units = prices[m].per_units;
+		c->priced = c->done = c->flushed = l->quantity[m];
+		n++;
+	}
+	t->state = MTR_TENANT_READY;
+	SpinLockRelease(&t->mutex);
+}
+
+/* throws away a stale slot; false while it is pinned, unflushed or new */
+static bool
+clear_stale(int db, const char *tenant)
+{
+	MtrTenant *t;
+	bool       gone = true;
+
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	t = mtr_tenant_lookup(db, tenant);
+	if (t != NULL)
+		gone = mtr_tenant_evict(t);
+	LWLockRelease(MtrShared->lock);
+	return gone;
+}
+
+/* with the load lock held, and the slot absent */
+static MtrPin
+load_absent(MtrDb *db, const char *tenant, MtrTenant **slot)
+{
+	MtrPrice   prices[MTR_METERS];
+	uint64     generation = pg_atomic_read_u64(&db->generation);
+	Loaded     l;
+	MtrTenant *t;
+
+	memcpy(prices, mtr_prices(), sizeof(prices));
+	read_tables(tenant, prices, &l);
+	if (!l.exists)
+		return MTR_PIN_NO_TENANT;
+
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	t = mtr_tenant_insert_locked(db - MtrShared->db, tenant, MTR_TENANT_NEW);
+	if (t != NULL)
+	{
+		t->owner_procno = -1;
+		fill(t, prices, &l, generation);
+	}
+	LWLockRelease(MtrShared->lock);
+	if (t == NULL)
+		return MTR_PIN_FULL;
+
+	mtr_xact_pin(t, tenant, false);
+	*slot = t;
+	return MTR_PIN_OK;
+}
+
+static void
+nap(void)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 LOAD_POLL_MS, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+MtrPin
+mtr_tenant_load(const char *tenant, MtrTenant **slot)
+{
+	MtrDb  *db = mtr_db();
+	LOCKTAG tag;
+	uint64  hash =
+		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
+						 (uint32) hash, LOCK_CLASS_LOAD);
+	for (int waited = 0; waited < LOAD_WAIT_MS; waited += LOAD_POLL_MS)
+	{
+		MtrPin result = MTR_PIN_BUSY;
+
+		if (LockAcquire(&tag, ExclusiveLock, false, true) ==
+			LOCKACQUIRE_NOT_AVAIL)
+		{
+			nap();
+			continue;
+		}
+		/* somebody may have loaded it while we waited */
+		if (mtr_tenant_pin_present(tenant, slot))
+			result = MTR_PIN_OK;
+		else if (clear_stale(db - MtrShared->db, tenant))
+			result = load_absent(db, tenant, slot);
+		LockRelease(&tag, ExclusiveLock, false);
+
+		if (result != MTR_PIN_BUSY)
+			return result;
+		nap();
+	}
+	return MTR_PIN_BUSY;
+}

@@ -1,0 +1,26 @@
+/*
+ * slot_load.h
+ *		Filling a tenant's slot from tables; between slot.c and slot_load.c.
+ */
+#ifndef MORTAR_SLOT_LOAD_H
+#define MORTAR_SLOT_LOAD_H
+
+#include "slot.h"
+
+/* loads the slot of a tenant that is not in memory, or stale; pins it */
+extern MtrPin mtr_tenant_load(const char *tenant, MtrTenant **slot);
+
+/* pins the tenant's slot if it is in memory and current; takes the lwlock */
+extern bool mtr_tenant_pin_present(const char *tenant, MtrTenant **slot);
+
+/* the slot of that name whatever its state; any mode of the lwlock is held */
+extern MtrTenant *mtr_tenant_lookup(int db, const char *tenant);
+
+/*
+ * A slot in the given state with one pin, or NULL when memory is full or the
+ * tenant has one already.	MtrShared.lock is held exclusively.
+ */
+extern MtrTenant *
+mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state);
+
+#endif /* MORTAR_SLOT_LOAD_H */

@@ -1,0 +1,133 @@
+/*
+ * spi.c
+ *		Kept SPI plans of Mortar's own statements (see spi.h).
+ *
+ * The role is switched around the execution, with
+ * SECURITY_LOCAL_USERID_CHANGE only: SECURITY_RESTRICTED_OPERATION would
+ * forbid queueing deferred triggers.
+ */
+#include "mortar.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/snapmgr.h"
+
+#include "spi.h"
+
+/* statements of Mortar's own that are running, one inside the other */
+static int own_depth = 0;
+
+static void
+prepare(MtrStmt *stmt)
+{
+	SPIPlanPtr plan;
+
+	plan = SPI_prepare_cursor(stmt->sql, stmt->nargs, stmt->argtypes,
+							  CURSOR_OPT_GENERIC_PLAN | CURSOR_OPT_PARALLEL_OK);
+	if (plan == NULL)
+		elog(ERROR, "could not prepare \"%s\": %s", stmt->sql,
+			 SPI_result_code_string(SPI_result));
+	if (SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not keep the plan of \"%s\"", stmt->sql);
+	stmt->plan = plan;
+}
+
+/*
+ * A snapshot of everything committed by now.  For MTR_SNAP_OTHERS its command
+ * id is 0: then no row of the running transaction is visible.
+ */
+static Snapshot
+latest_snapshot(MtrSnap snap)
+{
+	Snapshot s = RegisterSnapshot(GetLatestSnapshot());
+
+	if (snap == MTR_SNAP_OTHERS)
+		s->curcid = 0;
+	return s;
+}
+
+static int
+run(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
+	long limit)
+{
+	Snapshot s;
+	int      rc;
+
+	if (at != InvalidSnapshot)
+		return SPI_execute_snapshot(stmt->plan, args, nulls, at,
+									InvalidSnapshot, true, true, limit);
+	if (snap == MTR_SNAP_READ || snap == MTR_SNAP_WRITE)
+		return SPI_execute_plan(stmt->plan, args, nulls, snap == MTR_SNAP_READ,
+								limit);
+
+	s = latest_snapshot(snap);
+	rc = SPI_execute_snapshot(stmt->plan, args, nulls, s, InvalidSnapshot,
+							  snap == MTR_SNAP_OTHERS, true, limit);
+	UnregisterSnapshot(s);
+	return rc;
+}
+
+static void
+exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
+	 long limit)
+{
+	MtrUserSave save;
+	int         rc;
+
+	Assert(stmt->nargs <= MTR_STMT_MAX_ARGS);
+
+	mtr_become(stmt->role, &save);
+	own_depth++;
+	if (stmt->plan == NULL)
+		prepare(stmt);
+	rc = run(stmt, args, nulls, snap, at, limit);
+	own_depth--;
+	mtr_unbecome(&save);
+
+	if (rc < 0)
+		elog(ERROR, "could not execute \"%s\": %s", stmt->sql,
+			 SPI_result_code_string(rc));
+}
+
+void
+mtr_exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap,
+		 long limit)
+{
+	exec(stmt, args, nulls, snap, InvalidSnapshot, limit);
+}
+
+void
+mtr_exec_at(MtrStmt *stmt, Datum *args, const char *nulls, Snapshot snapshot,
+			long limit)
+{
+	Assert(snapshot != InvalidSnapshot);
+	exec(stmt, args, nulls, MTR_SNAP_READ, snapshot, limit);
+}
+
+bool
+mtr_own_statement(void)
+{
+	return own_depth > 0;
+}
+
+void
+mtr_own_statement_reset(void)
+{
+	own_depth = 0;
+}
+
+Datum
+mtr_first(int col, bool *isnull)
+{
+	if (SPI_processed == 0 || SPI_tuptable == NULL)
+		elog(ERROR, "a statement of Mortar's own returned no row");
+	return SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, col,
+						 isnull);
+}
+
+char *
+mtr_cell(uint64 row, int col)
+{
+	Assert(row < SPI_processed);
+	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, col);
+}

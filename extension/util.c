@@ -1,0 +1,104 @@
+/*
+ * util.c
+ *		Small things that SQL functions of Mortar share: ids and arguments.
+ */
+#include "mortar.h"
+
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "core/tenantid.h"
+#include "core/uuid7.h"
+#include "shmem.h"
+
+static const char *const meter_names[MTR_METERS] = {
+	[MTR_METER_REQUESTS] = "requests",
+	[MTR_METER_EGRESS_BYTES] = "egress_bytes",
+};
+
+void
+mtr_new_id(pg_uuid_t *id)
+{
+	static struct mtr_uuid7_state state;
+	uint8                         rnd[10];
+	TimestampTz                   now = GetCurrentTimestamp();
+	int64                         ms;
+
+	if (!pg_strong_random(rnd, sizeof(rnd)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
+						errmsg("could not generate random bytes")));
+
+	/* PostgreSQL counts microseconds from 2000, a UUID milliseconds from 1970 */
+	ms = now / 1000 + (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
+						  SECS_PER_DAY * INT64CONST(1000);
+	mtr_uuid7(id->data, (uint64) Max(ms, 0), rnd, &state);
+}
+
+Datum
+mtr_uuid_datum(const pg_uuid_t *id)
+{
+	pg_uuid_t *copy = palloc(sizeof(pg_uuid_t));
+
+	*copy = *id;
+	return UUIDPGetDatum(copy);
+}
+
+void
+mtr_tenant_arg(FunctionCallInfo fcinfo, int argno, char *buf)
+{
+	text  *t;
+	char  *p;
+	size_t len;
+
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("tenant must not be null")));
+	t = PG_GETARG_TEXT_PP(argno);
+	p = VARDATA_ANY(t);
+	len = VARSIZE_ANY_EXHDR(t);
+	if (!mtr_tenant_id_valid(p, len))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid tenant id"),
+				 errdetail("A tenant id is 1 to 63 characters: lower-case "
+						   "letters, digits, \"_\" and \"-\", the first one a "
+						   "letter or a digit.")));
+	Assert(len < MTR_TENANT_LEN);
+	memcpy(buf, p, len);
+	buf[len] = '\0';
+}
+
+MtrMeter
+mtr_meter_arg(FunctionCallInfo fcinfo, int argno)
+{
+	char *name;
+
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("meter must not be null")));
+	name = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	for (int i = 0; i < MTR_METERS; i++)
+		if (strcmp(name, meter_names[i]) == 0)
+			return (MtrMeter) i;
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("there is no meter \"%s\"", name),
+					errhint("Meters are \"requests\" and \"egress_bytes\".")));
+}
+
+const char *
+mtr_meter_name(MtrMeter meter)
+{
+	Assert(meter < MTR_METERS);
+	return meter_names[meter];
+}
+
+void
+mtr_require_preload(void)
+{
+	if (MtrShared == NULL)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("mortar must be loaded through "
+							   "shared_preload_libraries"),
+						errhint("Add mortar to shared_preload_libraries in "
+								"postgresql.conf and restart the server.")));
+}
