@@ -1,0 +1,183 @@
+/*
+ * handle_rows.c
+ *		/db/rows: the documents of a tenant's tables.
+ *
+ * All documents of all tenants live in mortar.doc_rows, led by tenant and
+ * table.  As in handle_tables.c, statements run as mortar_tenant under
+ * row-level security, name the tenant themselves and spell operators with their
+ * schema.	Ids are time-ordered, so a list in key order is a list in order of
+ * creation.  Inserting is in handle_insert.c.
+ *
+ * Nothing is shared; all memory is the call's.
+ */
+#include "mortar.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+
+#include "answer.h"
+#include "core/uuid7.h"
+#include "handle.h"
+#include "problem.h"
+#include "request.h"
+#include "spi.h"
+#include "write.h"
+
+#define OF_TABLE " WHERE tenant_id" MTR_EQ "$1 AND table_name" MTR_EQ "$2"
+
+static MtrStmt list_stmt = {
+	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
+		   "mortar.doc_rows" OF_TABLE " ORDER BY row_id LIMIT $3",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 3,
+	.argtypes = {TEXTOID, TEXTOID, INT8OID},
+};
+
+static MtrStmt get_stmt = {
+	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
+		   "mortar.doc_rows" OF_TABLE " AND row_id" MTR_EQ "$3",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 3,
+	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
+};
+
+static MtrStmt delete_stmt = {
+	.sql = "DELETE FROM mortar.doc_rows" OF_TABLE " AND row_id" MTR_EQ "$3",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 3,
+	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
+};
+
+static void
+raise_no_row(void)
+{
+	mtr_raise(MTR_ERR_NOT_FOUND, NULL, "There is no such row.");
+}
+
+/* a result row of list_stmt or get_stmt; false when it is longer than limit */
+static bool
+put_result(StringInfo body, uint64 row, size_t limit)
+{
+	TupleDesc   desc = SPI_tuptable->tupdesc;
+	HeapTuple   tuple = SPI_tuptable->vals[row];
+	bool        isnull;
+	pg_uuid_t  *id = DatumGetUUIDP(SPI_getbinval(tuple, desc, 1, &isnull));
+	TimestampTz created_at;
+	TimestampTz updated_at;
+	Jsonb      *doc;
+
+	created_at = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 2, &isnull));
+	updated_at = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 3, &isnull));
+	doc = DatumGetJsonbP(SPI_getbinval(tuple, desc, 4, &isnull));
+	return mtr_put_row(body, id, created_at, updated_at, doc, limit);
+}
+
+/*
+ * A document that SQL stored past the limit of the HTTP interface.	 It cannot
+ * be answered, and leaving it out would be a wrong answer.
+ */
+static void
+raise_too_long(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("a stored document is too long to be answered"),
+			 errdetail("A response has at most %d bytes.", MORTAR_MAX_WINDOW)));
+}
+
+/* writes rows until one would pass the window; returns how many it wrote */
+static uint64
+put_page(MtrResponse *res)
+{
+	uint64 n = SPI_processed;
+	size_t end = VARHDRSZ + MORTAR_MAX_WINDOW - 1; /* 1: the last bracket */
+
+	mtr_put(&res->body, "[");
+	for (uint64 i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (i > 0)
+			mtr_put(&res->body, ",");
+		if ((size_t) res->body.len < end &&
+			put_result(&res->body, i, end - (size_t) res->body.len))
+			continue;
+		if (i == 0)
+			raise_too_long();
+		res->body.len--; /* the comma */
+		n = i;
+	}
+	mtr_put(&res->body, "]");
+	return n;
+}
+
+/* GET /db/rows/{t} */
+void
+mtr_rows_list(MtrRequest *req, MtrResponse *res)
+{
+	Datum  args[3];
+	uint64 n;
+
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = mtr_table_datum(req);
+	args[2] = Int64GetDatum(mtr_request_limit(req));
+	SPI_connect();
+	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, 0);
+	n = put_page(res);
+	if (n == 0) /* right for an empty table only */
+		mtr_check_table(args[0], args[1]);
+	SPI_finish();
+
+	res->status = 200;
+	mtr_content_range(res, n);
+}
+
+/* the id of the path; one that is no id names no row */
+static Datum
+row_id_datum(const MtrRequest *req)
+{
+	pg_uuid_t id;
+
+	if (!mtr_uuid_parse(req->arg[1], req->arg_len[1], id.data))
+		raise_no_row();
+	return mtr_uuid_datum(&id);
+}
+
+/* GET /db/rows/{t}/{id} */
+void
+mtr_rows_get(MtrRequest *req, MtrResponse *res)
+{
+	Datum args[3];
+
+	mtr_request_no_query(req);
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = mtr_table_datum(req);
+	args[2] = row_id_datum(req);
+	SPI_connect();
+	mtr_exec(&get_stmt, args, NULL, MTR_SNAP_READ, 0);
+	if (SPI_processed == 0)
+		raise_no_row();
+	if (!put_result(&res->body, 0, MORTAR_MAX_WINDOW))
+		raise_too_long();
+	SPI_finish();
+	res->status = 200;
+}
+
+/* DELETE /db/rows/{t}/{id} */
+void
+mtr_rows_delete(MtrRequest *req, MtrResponse *res)
+{
+	Datum args[3];
+
+	mtr_request_no_query(req);
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = mtr_table_datum(req);
+	args[2] = row_id_datum(req);
+	SPI_connect();
+	mtr_exec(&delete_stmt, args, NULL, MTR_SNAP_WRITE, 0);
+	if (SPI_processed == 0)
+		raise_no_row();
+	SPI_finish();
+	res->status = 204;
+}

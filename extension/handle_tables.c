@@ -1,0 +1,283 @@
+/*
+ * handle_tables.c
+ *		/db/tables: a tenant's document tables.
+ *
+ * A document table is a row in mortar.doc_tables, not a table of PostgreSQL:
+ * making one is as cheap as any insert, and ten thousand of them weigh nothing
+ * in the catalogs.
+ *
+ * Statements run as mortar_tenant under row-level security.  They also name
+ * the tenant themselves, which gives the planner an index condition and a
+ * second fence.  Operators are spelled with their schema: a session's
+ * search_path must not choose them.
+ *
+ * Nothing is shared; all memory is the call's.
+ */
+#include "mortar.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "answer.h"
+#include "core/uri.h"
+#include "core/uuid7.h"
+#include "handle.h"
+#include "problem.h"
+#include "request.h"
+#include "spi.h"
+#include "write.h"
+
+#define MAX_NAME_BYTES 63
+
+static MtrStmt list_stmt = {
+	.sql = "SELECT name, created_at FROM mortar.doc_tables"
+		   " WHERE tenant_id" MTR_EQ "$1 ORDER BY name LIMIT $2",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 2,
+	.argtypes = {TEXTOID, INT8OID},
+};
+
+static MtrStmt get_stmt = {
+	.sql = "SELECT name, created_at FROM mortar.doc_tables"
+		   " WHERE tenant_id" MTR_EQ "$1 AND name" MTR_EQ "$2",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
+};
+
+static MtrStmt exists_stmt = {
+	.sql = "SELECT 1 FROM mortar.doc_tables"
+		   " WHERE tenant_id" MTR_EQ "$1 AND name" MTR_EQ "$2",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
+};
+
+static MtrStmt insert_stmt = {
+	.sql = "INSERT INTO mortar.doc_tables (tenant_id, name) VALUES ($1, $2)"
+		   " ON CONFLICT DO NOTHING RETURNING name, created_at",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
+};
+
+static MtrStmt delete_stmt = {
+	.sql = "DELETE FROM mortar.doc_tables"
+		   " WHERE tenant_id" MTR_EQ "$1 AND name" MTR_EQ "$2",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
+};
+
+Datum
+mtr_table_datum(const MtrRequest *req)
+{
+	return PointerGetDatum(
+		cstring_to_text_with_len(req->arg[0], (int) req->arg_len[0]));
+}
+
+void
+mtr_check_table(Datum tenant, Datum table)
+{
+	Datum args[2] = {tenant, table};
+
+	mtr_exec(&exists_stmt, args, NULL, MTR_SNAP_READ, 0);
+	if (SPI_processed == 0)
+		mtr_raise_no_table();
+}
+
+void
+mtr_raise_no_table(void)
+{
+	mtr_raise(MTR_ERR_NOT_FOUND, NULL, "There is no such table.");
+}
+
+/* a table as clients see it, from a result row (name, created_at) */
+static void
+put_table(StringInfo body, uint64 row)
+{
+	TupleDesc desc = SPI_tuptable->tupdesc;
+	HeapTuple tuple = SPI_tuptable->vals[row];
+	bool      isnull;
+	text     *name = DatumGetTextPP(SPI_getbinval(tuple, desc, 1, &isnull));
+
+	mtr_put(body, "{\"name\":");
+	mtr_put_string(body, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+	mtr_put(body, ",\"kind\":\"document\",\"created_at\":");
+	mtr_put_time(body,
+				 DatumGetTimestampTz(SPI_getbinval(tuple, desc, 2, &isnull)));
+	mtr_put(body, ",\"columns\":[]}");
+}
+
+/* the longest table in a list; all of a page fit into one window */
+StaticAssertDecl(MTR_LIMIT_MAX *(6 * MAX_NAME_BYTES + 128) < MORTAR_MAX_WINDOW,
+				 "a page of tables must fit into a response");
+
+/* GET /db/tables */
+void
+mtr_tables_list(MtrRequest *req, MtrResponse *res)
+{
+	Datum  args[2];
+	uint64 n;
+
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = Int64GetDatum(mtr_request_limit(req));
+	SPI_connect();
+	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, 0);
+	n = SPI_processed;
+	mtr_put(&res->body, "[");
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i > 0)
+			mtr_put(&res->body, ",");
+		put_table(&res->body, i);
+	}
+	mtr_put(&res->body, "]");
+	SPI_finish();
+
+	res->status = 200;
+	mtr_content_range(res, n);
+}
+
+/* GET /db/tables/{t} */
+void
+mtr_tables_get(MtrRequest *req, MtrResponse *res)
+{
+	Datum args[2];
+
+	mtr_request_no_query(req);
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = mtr_table_datum(req);
+	SPI_connect();
+	mtr_exec(&get_stmt, args, NULL, MTR_SNAP_READ, 0);
+	if (SPI_processed == 0)
+		mtr_raise_no_table();
+	put_table(&res->body, 0);
+	SPI_finish();
+	res->status = 200;
+}
+
+static void
+raise_name(const char *code, const char *what)
+{
+	mtr_raise_at(MTR_ERR_INVALID, code, "The table cannot be created.", "/name",
+				 strlen("/name"), what);
+}
+
+/*
+ * A name may be any text that a path segment can carry, so that the Location of
+ * a table always leads back to it.	 "rpc" is kept for functions.
+ */
+static void
+check_name(struct mtr_slice name)
+{
+	if (name.len == 0 || name.len > MAX_NAME_BYTES)
+		raise_name("invalid_name", "must have 1 to 63 bytes");
+	if (memchr(name.p, '/', name.len) != NULL || mtr_slice_is(name, ".") ||
+		mtr_slice_is(name, ".."))
+		raise_name("invalid_name",
+				   "cannot be \".\" or \"..\" or contain \"/\"");
+	if (name.len == 3 && memcmp(name.p, "rpc", 3) == 0)
+		raise_name("reserved_name", "is reserved");
+}
+
+/* the only member of the body; unknown ones are refused, not ignored */
+static struct mtr_slice
+name_from_body(const struct mtr_json_value *root)
+{
+	struct mtr_slice      name = {NULL, 0};
+	struct mtr_slice      key;
+	struct mtr_json_value value;
+	struct mtr_json_iter  it;
+
+	if (root->kind != MTR_JSON_KIND_OBJECT)
+		mtr_raise_at(MTR_ERR_INVALID, "validation_failed",
+					 "The table cannot be created.", "", 0,
+					 "must be an object");
+	mtr_json_open(&it, root, &mtr_json_palloc);
+	while (mtr_json_next_member(&it, &key, &value))
+	{
+		if (key.len != 4 || memcmp(key.p, "name", 4) != 0)
+			mtr_raise_member("", key, "unknown_member",
+							 "The table cannot be created.",
+							 "is not supported by this version");
+		if (value.kind != MTR_JSON_KIND_STRING ||
+			mtr_json_string(&value, &mtr_json_palloc, &name) != MTR_JSON_OK)
+			raise_name("validation_failed", "must be a string");
+	}
+	if (name.p == NULL)
+		raise_name("validation_failed", "is missing");
+	return name;
+}
+
+const char *
+mtr_location(const MtrRequest *req, const char *kind, const char *table,
+			 size_t table_len, const pg_uuid_t *id)
+{
+	StringInfoData b;
+
+	initStringInfo(&b);
+	appendStringInfo(&b, "/v1/%s/db/%s/", req->tenant, kind);
+	enlargeStringInfo(&b, (int) mtr_pct_encode_len(table, table_len) +
+							  MTR_UUID_CHARS + 1);
+	b.len += (int) mtr_pct_encode(table, table_len, b.data + b.len);
+	if (id != NULL)
+	{
+		b.data[b.len++] = '/';
+		mtr_uuid_format(id->data, b.data + b.len);
+		b.len += MTR_UUID_CHARS;
+	}
+	b.data[b.len] = '\0';
+	return b.data;
+}
+
+/* POST /db/tables */
+void
+mtr_tables_create(MtrRequest *req, MtrResponse *res)
+{
+	struct mtr_json_value root;
+	struct mtr_slice      name;
+	bool                  representation;
+	Datum                 args[2];
+
+	mtr_request_no_query(req);
+	mtr_request_json(req, &root);
+	name = name_from_body(&root);
+	check_name(name);
+	representation = mtr_request_prefers(req, "return", "representation");
+
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = PointerGetDatum(cstring_to_text_with_len(name.p, (int) name.len));
+	SPI_connect();
+	mtr_exec(&insert_stmt, args, NULL, MTR_SNAP_WRITE, 0);
+	if (SPI_processed == 0)
+		mtr_raise(MTR_ERR_CONFLICT, "table_exists",
+				  "A table of this name exists already.");
+	if (representation)
+		put_table(&res->body, 0);
+	SPI_finish();
+
+	res->status = 201;
+	mtr_header(res, "location",
+			   mtr_location(req, "tables", name.p, name.len, NULL));
+	if (representation)
+		mtr_header(res, "preference-applied", "return=representation");
+}
+
+/* DELETE /db/tables/{t}; the rows go with it */
+void
+mtr_tables_drop(MtrRequest *req, MtrResponse *res)
+{
+	Datum args[2];
+
+	mtr_request_no_query(req);
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = mtr_table_datum(req);
+	SPI_connect();
+	mtr_exec(&delete_stmt, args, NULL, MTR_SNAP_WRITE, 0);
+	if (SPI_processed == 0)
+		mtr_raise_no_table();
+	SPI_finish();
+	res->status = 204;
+}
