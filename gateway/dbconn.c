@@ -1,0 +1,444 @@
+/*
+ * dbconn.c
+ *		The life of one database connection.
+ *
+ * Pipeline: each call is one Bind/Describe/Execute of the prepared statement
+ * and one Sync, and there is never a BEGIN, so each call is a transaction of
+ * its own and an error stays with the call that raised it.  The call's result
+ * arrives before its Sync is answered, but it counts only then: a constraint
+ * or hook at commit may still replace the row by an error.  So a result is
+ * parked in "pending", a later error takes its place, and the flight lands at
+ * PGRES_PIPELINE_SYNC.
+ *
+ * Written or not: the fate of a call whose connection is lost depends on
+ * whether the server can have seen its Sync.  While libpq still holds bytes
+ * ("flushing") no further call is handed to it; the bytes it holds therefore
+ * belong to the newest call, whose Sync is last, and that call is certainly
+ * not committed.  It goes back to the pool.  (PQconsumeInput flushes too, so
+ * "flushing" is brought up to date after it, and is not trusted when it fails.)  Every older call may have been
+ * executed and charged; it is answered with 503 and never sent again.
+ *
+ * Sockets: the loop watches a duplicate of libpq's descriptor, so that closing
+ * the wrapper and closing the connection cannot hit each other's descriptor.
+ * While connecting, libpq may change its socket (next address, same number),
+ * so the duplicate is made anew for each step.
+ *
+ * A DbConn belongs to one thread and one pool.  All callbacks come from that
+ * thread's loop.
+ */
+#include "dbconn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+
+#include "hello.h"
+#include "log.h"
+#include "loop.h"
+#include "pool.h"
+
+#define STATEMENT_NAME "mortar_http"
+
+#define BACKOFF_MIN_MS 50
+#define BACKOFF_MAX_MS 5000
+
+static void on_connect_io(h2o_socket_t *socket, const char *error);
+static void on_readable(h2o_socket_t *socket, const char *error);
+static void on_writable(h2o_socket_t *socket, const char *error);
+
+void
+dbconn_init(DbConn *conn, Pool *pool)
+{
+	memset(conn, 0, sizeof(*conn));
+	conn->pool = pool;
+	conn->state = DBCONN_DOWN;
+	conn->fifo = h2o_mem_alloc(sizeof(conn->fifo[0]) * pool->depth);
+}
+
+static void
+drop_socket(DbConn *conn)
+{
+	if (conn->socket != NULL)
+		h2o_socket_close(conn->socket);
+	conn->socket = NULL;
+}
+
+/* Puts the loop's eyes on libpq's current descriptor. */
+static bool
+wrap_socket(DbConn *conn)
+{
+	int fd = fcntl(PQsocket(conn->pg), F_DUPFD_CLOEXEC, 0);
+
+	drop_socket(conn);
+	if (fd < 0)
+		return false;
+	conn->socket = h2o_evloop_socket_create(conn->pool->loop->ctx.loop, fd,
+											H2O_SOCKET_FLAG_DONT_READ);
+	conn->socket->data = conn;
+	return true;
+}
+
+/* Exponential, with jitter so that many connections do not return at once. */
+static int64_t
+backoff_ms(const DbConn *conn)
+{
+	unsigned shift = conn->failures > 8 ? 8 : conn->failures;
+	int64_t  full = (int64_t) BACKOFF_MIN_MS << shift;
+
+	if (full > BACKOFF_MAX_MS)
+		full = BACKOFF_MAX_MS;
+	return full / 2 +
+		   (int64_t) (loop_random(conn->pool->loop) % (uint64_t) full) / 2;
+}
+
+/*
+ * Takes the connection down and answers its calls.  The state is final before
+ * the first call is answered, since an answer may lead anywhere.
+ */
+static void
+go_down(DbConn *conn)
+{
+	unsigned count = conn->count;
+	bool     newest_unsent = conn->flushing;
+
+	pool_note_state(conn->pool, conn, DBCONN_DOWN);
+	drop_socket(conn);
+	PQclear(conn->pending);
+	PQfinish(conn->pg);
+	conn->pending = NULL;
+	conn->pg = NULL;
+	conn->flushing = false;
+	conn->greeted = false;
+	conn->count = 0;
+	conn->retry_at_ms = loop_now_ms() + backoff_ms(conn);
+	conn->failures++;
+
+	for (unsigned i = 0; i < count; i++)
+	{
+		Flight *flight = conn->fifo[(conn->first + i) % conn->pool->depth];
+
+		if (newest_unsent && i == count - 1)
+			pool_give_back(conn->pool, flight);
+		else
+		{
+			flight->lost = true;
+			flight_land(flight, NULL);
+		}
+	}
+}
+
+/* As go_down, with the reason in the log. */
+static void
+fail(DbConn *conn, const char *reason)
+{
+	/* a database that is away would fill the log: each power of two */
+	if ((conn->failures & (conn->failures - 1)) == 0 || conn->count > 0)
+		log_line(LOG_LEVEL_ERROR,
+				 "database connection lost with %u calls in flight: %s",
+				 conn->count, reason);
+	go_down(conn);
+}
+
+static void
+on_notice(void *data, const PGresult *result)
+{
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	log_line(LOG_LEVEL_INFO, "database says: %s",
+			 message == NULL ? "nothing" : message);
+}
+
+/* -- connecting ----------------------------------------------------------- */
+
+static bool
+send_greeting(DbConn *conn)
+{
+	return PQsetnonblocking(conn->pg, 1) == 0 &&
+		   PQenterPipelineMode(conn->pg) == 1 && hello_send(conn->pg) &&
+		   PQsendPrepare(conn->pg, STATEMENT_NAME, call_statement,
+						 call_param_count, call_param_types) == 1 &&
+		   PQpipelineSync(conn->pg) == 1;
+}
+
+/* Sends what libpq holds, and asks to be woken when it must wait. */
+static bool
+flush(DbConn *conn)
+{
+	int left = PQflush(conn->pg);
+
+	if (left >= 0)
+		conn->flushing = left == 1;
+	if (left == 1 && !h2o_socket_is_writing(conn->socket))
+		h2o_socket_notify_write(conn->socket, on_writable);
+	return left >= 0;
+}
+
+static void
+greet(DbConn *conn)
+{
+	pool_note_state(conn->pool, conn, DBCONN_GREETING);
+	h2o_socket_read_start(conn->socket, on_readable);
+	if (!send_greeting(conn) || !flush(conn))
+		fail(conn, PQerrorMessage(conn->pg));
+}
+
+/* Asks libpq what it wants next. */
+static void
+poll_connect(DbConn *conn)
+{
+	PostgresPollingStatusType wants = PQconnectPoll(conn->pg);
+
+	if (wants == PGRES_POLLING_FAILED || !wrap_socket(conn))
+		fail(conn, PQerrorMessage(conn->pg));
+	else if (wants == PGRES_POLLING_OK)
+		greet(conn);
+	else if (wants == PGRES_POLLING_READING)
+		h2o_socket_read_start(conn->socket, on_connect_io);
+	else
+		h2o_socket_notify_write(conn->socket, on_connect_io);
+}
+
+static void
+on_connect_io(h2o_socket_t *socket, const char *error)
+{
+	/* whatever happened, libpq finds out by itself */
+	poll_connect(socket->data);
+}
+
+static void
+begin_connect(DbConn *conn)
+{
+	const Config *config = conn->pool->loop->config;
+	HelloConnect  params;
+
+	hello_connect_params(&params, config);
+	conn->pg = PQconnectStartParams(params.keywords, params.values, 1);
+	if (conn->pg == NULL)
+		h2o_fatal("no memory");
+	PQsetNoticeReceiver(conn->pg, on_notice, NULL);
+	pool_note_state(conn->pool, conn, DBCONN_CONNECTING);
+	conn->deadline_ms = loop_now_ms() + config->connect_timeout_ms;
+	if (PQstatus(conn->pg) == CONNECTION_BAD || !wrap_socket(conn))
+		fail(conn, PQerrorMessage(conn->pg));
+	else
+		h2o_socket_notify_write(conn->socket, on_connect_io);
+}
+
+/* -- results -------------------------------------------------------------- */
+
+/* One result of the greeting.  Returns false when the connection is down. */
+static bool
+take_greeting_result(DbConn *conn, PGresult *result)
+{
+	ExecStatusType status = PQresultStatus(result);
+	char           sentence[HELLO_SENTENCE_MAX];
+	bool           welcome = true;
+
+	if (status == PGRES_PIPELINE_SYNC && conn->greeted)
+	{
+		conn->failures = 0;
+		pool_note_state(conn->pool, conn, DBCONN_READY);
+	}
+	else if (status != PGRES_COMMAND_OK)
+	{
+		welcome = !conn->greeted && hello_read(result, NULL, sentence);
+		conn->greeted = welcome;
+	}
+	PQclear(result);
+	if (!welcome)
+		fail(conn, sentence);
+	return welcome;
+}
+
+/*
+ * True when the server dropped or can no longer use the prepared statement: the
+ * call was not executed, and no later one on this connection will be.
+ */
+static bool
+is_statement_stale(const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+
+	if (state == NULL)
+		return false;
+	return strcmp(state, "26000") == 0 ||
+		   (strcmp(state, "0A000") == 0 && function != NULL &&
+			strcmp(function, "RevalidateCachedQuery") == 0);
+}
+
+/* One result of the oldest call. */
+static void
+take_call_result(DbConn *conn, PGresult *result)
+{
+	ExecStatusType status = PQresultStatus(result);
+	Flight        *flight;
+
+	if (status != PGRES_PIPELINE_SYNC)
+	{
+		/* an error replaces the row, but nothing replaces an error */
+		if (conn->pending == NULL ||
+			PQresultStatus(conn->pending) == PGRES_TUPLES_OK)
+		{
+			PQclear(conn->pending);
+			conn->pending = result;
+		}
+		else
+			PQclear(result);
+		return;
+	}
+	PQclear(result);
+	flight = conn->fifo[conn->first];
+	conn->first = (conn->first + 1) % conn->pool->depth;
+	conn->count--;
+	conn->head_since_ms = loop_now_ms();
+	result = conn->pending;
+	conn->pending = NULL;
+	if (result != NULL && PQresultStatus(result) != PGRES_TUPLES_OK &&
+		conn->state == DBCONN_READY && is_statement_stale(result))
+	{
+		pool_note_state(conn->pool, conn, DBCONN_RETIRING);
+		PQclear(result);
+		pool_give_back(conn->pool, flight);
+	}
+	else
+		pool_complete(conn->pool, flight, result);
+}
+
+/*
+ * Takes every result that has arrived.  Between the results of two statements
+ * libpq gives NULL; it also does so for ever when nothing is expected, which
+ * the counts prevent, or when the connection broke.
+ */
+static void
+take_results(DbConn *conn)
+{
+	int empty = 0;
+
+	while ((conn->count > 0 || conn->state == DBCONN_GREETING) &&
+		   !PQisBusy(conn->pg))
+	{
+		PGresult *result = PQgetResult(conn->pg);
+
+		if (result == NULL)
+		{
+			if (PQstatus(conn->pg) == CONNECTION_BAD || ++empty > 2)
+			{
+				fail(conn, PQerrorMessage(conn->pg));
+				return;
+			}
+			continue;
+		}
+		empty = 0;
+		if (conn->state != DBCONN_GREETING)
+			take_call_result(conn, result);
+		else if (!take_greeting_result(conn, result))
+			return;
+	}
+	if (conn->state == DBCONN_RETIRING && conn->count == 0)
+	{
+		log_line(LOG_LEVEL_INFO, "the prepared statement is stale, connecting "
+								 "again");
+		go_down(conn);
+		conn->failures = 0;
+		conn->retry_at_ms = loop_now_ms();
+	}
+}
+
+static void
+on_readable(h2o_socket_t *socket, const char *error)
+{
+	DbConn *conn = socket->data;
+	Pool   *pool = conn->pool;
+
+	if (PQconsumeInput(conn->pg) == 0)
+	{
+		/* it may have sent the rest of the newest call before it failed */
+		conn->flushing = false;
+		fail(conn, PQerrorMessage(conn->pg));
+	}
+	else if (conn->flushing && !flush(conn))
+		fail(conn, PQerrorMessage(conn->pg));
+	else
+		take_results(conn);
+	pool_pump(pool);
+}
+
+static void
+on_writable(h2o_socket_t *socket, const char *error)
+{
+	DbConn *conn = socket->data;
+	Pool   *pool = conn->pool;
+
+	if (!flush(conn))
+		fail(conn, PQerrorMessage(conn->pg));
+	pool_pump(pool);
+}
+
+/* -- calls ---------------------------------------------------------------- */
+
+bool
+dbconn_send(DbConn *conn, Flight *flight)
+{
+	CallParams *params = &conn->pool->loop->params;
+
+	assert(dbconn_has_room(conn, conn->pool->depth));
+	assert(flight->req != NULL);
+	call_bind(params, &flight->call);
+	if (PQsendQueryPrepared(conn->pg, STATEMENT_NAME, call_param_count,
+							params->values, params->lengths, params->formats,
+							1) != 1 ||
+		PQpipelineSync(conn->pg) != 1)
+	{
+		/* the Sync did not leave, so the call cannot have been committed */
+		fail(conn, PQerrorMessage(conn->pg));
+		return false;
+	}
+	if (conn->count == 0)
+		conn->head_since_ms = loop_now_ms();
+	conn->fifo[(conn->first + conn->count) % conn->pool->depth] = flight;
+	conn->count++;
+	flight->state = FLIGHT_SENT;
+	if (!flush(conn))
+	{
+		/* part of it is still here: go_down hands it back */
+		conn->flushing = true;
+		fail(conn, PQerrorMessage(conn->pg));
+	}
+	return true;
+}
+
+void
+dbconn_tick(DbConn *conn)
+{
+	const Config *config = conn->pool->loop->config;
+	int64_t       now_ms = loop_now_ms();
+
+	switch (conn->state)
+	{
+		case DBCONN_DOWN:
+			if (now_ms >= conn->retry_at_ms)
+				begin_connect(conn);
+			break;
+		case DBCONN_CONNECTING:
+		case DBCONN_GREETING:
+			if (now_ms >= conn->deadline_ms)
+				fail(conn, "connecting took too long");
+			break;
+		case DBCONN_READY:
+		case DBCONN_RETIRING:
+			if (conn->count > 0 &&
+				now_ms - conn->head_since_ms >= config->call_timeout_ms)
+				fail(conn, "no answer within the call timeout");
+			break;
+	}
+}
+
+void
+dbconn_close(DbConn *conn)
+{
+	if (conn->state != DBCONN_DOWN)
+		go_down(conn);
+	free(conn->fifo);
+	conn->fifo = NULL;
+}

@@ -1,0 +1,64 @@
+/*
+ * dbconn.h
+ *		One PostgreSQL connection on an event loop: connect, greet, pipeline.
+ */
+#ifndef GATEWAY_DBCONN_H
+#define GATEWAY_DBCONN_H
+
+#include <libpq-fe.h>
+#include <h2o.h>
+
+#include "flight.h"
+
+typedef enum DbConnState
+{
+	DBCONN_DOWN,       /* no PGconn; the next attempt is at retry_at_ms */
+	DBCONN_CONNECTING, /* PQconnectPoll is at work */
+	DBCONN_GREETING,   /* gateway_hello and the prepared statement are out */
+	DBCONN_READY,      /* takes calls */
+	DBCONN_RETIRING,   /* takes no more; closed when the last call is done */
+} DbConnState;
+
+typedef struct DbConn
+{
+	struct Pool  *pool;
+	PGconn       *pg;     /* NULL only in DBCONN_DOWN */
+	h2o_socket_t *socket; /* wraps a duplicate of libpq's descriptor */
+	DbConnState   state;
+	bool          flushing;      /* libpq holds bytes of the newest call */
+	bool          greeted;       /* gateway_hello said welcome */
+	PGresult     *pending;       /* of the oldest call, before its Sync */
+	Flight      **fifo;          /* ring of depth entries */
+	unsigned      first;         /* index of the oldest call */
+	unsigned      count;         /* calls in flight */
+	int64_t       head_since_ms; /* when the oldest became the oldest */
+	int64_t       deadline_ms;   /* of connecting and greeting */
+	int64_t       retry_at_ms;
+	unsigned      failures; /* since the last time it was ready */
+} DbConn;
+
+/* Sets up a connection in DBCONN_DOWN that is due at once. */
+extern void dbconn_init(DbConn *conn, struct Pool *pool);
+
+/* Drives what depends on time: connect, give up, time out.  Call it often. */
+extern void dbconn_tick(DbConn *conn);
+
+/*
+ * Sends one call.  Returns false when the connection broke before the call can
+ * have been executed: the flight is not taken, and the connection is down.  The
+ * connection must be able to take it (dbconn_has_room).
+ */
+extern bool dbconn_send(DbConn *conn, Flight *flight);
+
+/* True when a call may be sent now. */
+static inline bool
+dbconn_has_room(const DbConn *conn, unsigned depth)
+{
+	return conn->state == DBCONN_READY && !conn->flushing &&
+		   conn->count < depth;
+}
+
+/* Closes for good, answering whatever is in flight. */
+extern void dbconn_close(DbConn *conn);
+
+#endif /* GATEWAY_DBCONN_H */

@@ -1,0 +1,216 @@
+/*
+ * pepper.c
+ *		Creates and extends the pepper file.
+ *
+ * Both ways write a complete new file beside the old one, sync it, and then
+ * give it the name: link(2), which fails if the name is taken, to create;
+ * rename(2) to extend.  A reader thus sees the old or the new file, and two
+ * makers cannot both win.  The temporary name is opened O_EXCL, which also
+ * keeps two extenders apart.
+ */
+#include "pepper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "text.h"
+
+#define SECRET_BYTES 32
+#define FILE_MAX_BYTES 65536
+
+static bool
+complain(const char *path, const char *what)
+{
+	fprintf(stderr, "mortar-gateway: %s \"%s\": %s\n", what, path,
+			strerror(errno));
+	return false;
+}
+
+/* Appends "version <64 hex digits>\n" to the stream. */
+static bool
+write_secret(FILE *file, long version)
+{
+	unsigned char secret[SECRET_BYTES];
+	bool          ok;
+
+	if (getrandom(secret, sizeof(secret), 0) != (ssize_t) sizeof(secret))
+		return false;
+	ok = fprintf(file, "%ld ", version) > 0;
+	for (size_t i = 0; i < sizeof(secret); i++)
+		ok = ok && fprintf(file, "%02x", secret[i]) == 2;
+	ok = ok && fputc('\n', file) != EOF;
+	explicit_bzero(secret, sizeof(secret));
+	return ok;
+}
+
+/*
+ * Reads the old file and finds its newest version.  Returns the length of the
+ * text in "text", or -1 after an objection.
+ */
+static ssize_t
+read_old(const char *path, char text[FILE_MAX_BYTES], struct stat *info,
+		 long *newest)
+{
+	int     fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len;
+
+	if (fd < 0 || fstat(fd, info) != 0)
+	{
+		complain(path, "could not open");
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	len = read(fd, text, FILE_MAX_BYTES - 1);
+	close(fd);
+	if (len < 0 || len == FILE_MAX_BYTES - 1)
+	{
+		errno = len < 0 ? errno : EFBIG;
+		complain(path, "could not read");
+		return -1;
+	}
+	text[len] = '\0';
+	*newest = 0;
+	for (char *line = text; *line != '\0'; line = strchr(line, '\n') + 1)
+	{
+		char *end;
+		long  version = strtol(line, &end, 10);
+
+		if (version <= *newest || version >= INT_MAX || *end != ' ' ||
+			strspn(end + 1, "0123456789abcdef") != 2 * SECRET_BYTES ||
+			end[1 + 2 * SECRET_BYTES] != '\n')
+		{
+			fprintf(stderr, "mortar-gateway: \"%s\" is not a pepper file\n",
+					path);
+			return -1;
+		}
+		*newest = version;
+	}
+	return len;
+}
+
+static bool
+sync_directory(const char *path)
+{
+	char  directory[PATH_MAX];
+	char *slash;
+	int   fd;
+	bool  ok;
+
+	if (snprintf(directory, sizeof(directory), "%s", path) >=
+		(int) sizeof(directory))
+		return false;
+	slash = strrchr(directory, '/');
+	if (slash == NULL)
+		memcpy(directory, ".", 2);
+	else
+		slash[slash == directory ? 1 : 0] = '\0';
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ok = fsync(fd) == 0;
+	close(fd);
+	return ok;
+}
+
+/* Writes the whole new content to "temporary", which must not exist. */
+static bool
+write_new(const char *temporary, Slice old, long version,
+		  const struct stat *owner)
+{
+	int   fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	FILE *file;
+	bool  ok;
+
+	if (fd < 0)
+		return complain(temporary, "could not create");
+	file = fdopen(fd, "w");
+	if (file == NULL)
+	{
+		close(fd);
+		unlink(temporary);
+		return complain(temporary, "could not create");
+	}
+	/* the server reads it: an extended file stays the same user's */
+	ok = owner == NULL || fchown(fd, owner->st_uid, owner->st_gid) == 0;
+	ok = ok && (old.len == 0 || fwrite(old.base, 1, old.len, file) == old.len);
+	ok = ok && write_secret(file, version) && fflush(file) == 0 &&
+		 fsync(fd) == 0;
+	if (fclose(file) != 0 || !ok)
+	{
+		complain(temporary, "could not write");
+		unlink(temporary);
+		return false;
+	}
+	return true;
+}
+
+static bool
+create(const char *path, const char *temporary)
+{
+	bool linked;
+
+	if (!write_new(temporary, SLICE_NONE, 1, NULL))
+		return false;
+	linked = link(temporary, path) == 0;
+	if (!linked && errno == EEXIST)
+		fprintf(stderr,
+				"mortar-gateway: \"%s\" exists and was left alone; --add "
+				"appends a new version\n",
+				path);
+	else if (!linked)
+		complain(path, "could not create");
+	unlink(temporary);
+	return linked;
+}
+
+static bool
+extend(const char *path, const char *temporary, long *version)
+{
+	char        text[FILE_MAX_BYTES];
+	struct stat info;
+	ssize_t     len = read_old(path, text, &info, version);
+	bool        ok;
+
+	if (len < 0)
+		return false;
+	++*version;
+	ok = write_new(temporary, (Slice){text, (size_t) len}, *version, &info);
+	explicit_bzero(text, sizeof(text));
+	if (ok && rename(temporary, path) != 0)
+	{
+		complain(path, "could not replace");
+		unlink(temporary);
+		return false;
+	}
+	return ok;
+}
+
+bool
+pepper_make(const char *path, bool add)
+{
+	char temporary[PATH_MAX];
+	long version = 1;
+
+	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >=
+		(int) sizeof(temporary))
+	{
+		errno = ENAMETOOLONG;
+		return complain(path, "could not create");
+	}
+	if (add ? !extend(path, temporary, &version) : !create(path, temporary))
+		return false;
+	if (!sync_directory(path))
+		return complain(path, "could not sync the directory of");
+	printf("pepper version %ld is in \"%s\"; point mortar.pepper_file at it, "
+		   "and back it up: without it no API key works\n",
+		   version, path);
+	return true;
+}

@@ -1,0 +1,141 @@
+/*
+ * request.c
+ *		From a parsed request to a call, or to a refusal.
+ *
+ * The order of checks: framing (a request that could be two requests is
+ * answered first, and its connection closed), sizes, the route's first
+ * segments, then the bytes that would reach PostgreSQL as text.  What the path
+ * means below /v1/{tenant} is the extension's business.
+ *
+ * All slices point into the request's memory, which libh2o keeps until the
+ * response is complete; nothing here outlives the flight.
+ */
+#include "request.h"
+
+#include "flight.h"
+#include "head.h"
+#include "loop.h"
+#include "pool.h"
+#include "reply.h"
+
+static const Refusal bad_head = {431, "head_too_large",
+								 "the request head is too large", true};
+static const Refusal bad_uri = {414, "uri_too_long",
+								"the request target is too long", true};
+static const Refusal bad_method = {400, "bad_request",
+								   "the method is not a token", true};
+static const Refusal bad_encoding = {
+	400, "invalid_encoding",
+	"a header value is not UTF-8 or has a control character", false};
+static const Refusal bad_tenant = {
+	400, "invalid_encoding", "the tenant in the path cannot be decoded", false};
+static const Refusal not_found = {
+	404, "not_found", "there is nothing outside /v1/{tenant}", false};
+
+Slice
+request_choose_id(const h2o_req_t *req, char buffer[LOOP_ID_BYTES])
+{
+	ssize_t at =
+		h2o_find_header_by_str(&req->headers, H2O_STRLIT("x-request-id"), -1);
+
+	if (at != -1)
+	{
+		h2o_iovec_t value = req->headers.entries[at].value;
+		Slice       id = slice_trim((Slice){value.base, value.len});
+
+		if (text_is_request_id(id))
+			return id;
+	}
+	loop_new_id(loop_of_request(req), buffer);
+	return (Slice){buffer, LOOP_ID_BYTES};
+}
+
+/* Looks at the raw head, which still lies at the start of the input buffer. */
+static bool
+is_framing_sound(h2o_req_t *req, HeadInfo *info)
+{
+	h2o_socket_t *socket = req->conn->callbacks->get_socket(req->conn);
+
+	return head_check((Slice){socket->input->bytes, socket->input->size}, info);
+}
+
+static bool
+are_values_sound(const h2o_headers_t *headers)
+{
+	for (size_t i = 0; i < headers->size; i++)
+	{
+		h2o_iovec_t value = headers->entries[i].value;
+
+		if (!text_is_value(slice_trim((Slice){value.base, value.len})))
+			return false;
+	}
+	return true;
+}
+
+/* Everything but the framing.  Returns the refusal, or NULL. */
+static const Refusal *
+check(const Config *config, h2o_req_t *req, const HeadInfo *info,
+	  Target *target)
+{
+	Slice raw = {req->path.base, req->path.len};
+	char *buffer;
+
+	if (raw.len > (size_t) config->max_uri_bytes)
+		return &bad_uri;
+	if (info->length > (size_t) config->max_head_bytes)
+		return &bad_head;
+	if (!text_is_token((Slice){req->method.base, req->method.len}))
+		return &bad_method;
+	buffer = h2o_mem_alloc_pool(&req->pool, raw.len);
+	switch (target_split(raw, buffer, target))
+	{
+		case TARGET_OUTSIDE:
+			return &not_found;
+		case TARGET_ENCODING:
+			return &bad_tenant;
+		case TARGET_OK:
+			break;
+	}
+	return are_values_sound(&req->headers) ? NULL : &bad_encoding;
+}
+
+static const struct sockaddr *
+find_peer(h2o_req_t *req, Flight *flight)
+{
+	struct sockaddr *peer = (struct sockaddr *) &flight->peer;
+
+	return req->conn->callbacks->get_peername(req->conn, peer) > 0 ? peer
+																   : NULL;
+}
+
+int
+request_handle(h2o_handler_t *self, h2o_req_t *req)
+{
+	Loop          *loop = loop_of_request(req);
+	Flight        *flight = flight_open(loop, req);
+	CallRequest   *call = &flight->call;
+	HeadInfo       info;
+	const Refusal *refusal;
+
+	call->req = req;
+	call->request_id = request_choose_id(req, flight->request_id);
+	if (!is_framing_sound(req, &info))
+	{
+		Refusal framing = {400, "bad_request", info.why, true};
+
+		reply_refusal(req, call->request_id, &framing);
+		return 0;
+	}
+	/* libh2o's chunk parser is lenient: nothing may follow such a body */
+	if (info.chunked)
+		req->http1_is_persistent = 0;
+	refusal = check(loop->config, req, &info, &call->target);
+	if (refusal != NULL)
+	{
+		reply_refusal(req, call->request_id, refusal);
+		return 0;
+	}
+	call->peer = find_peer(req, flight);
+	pool_submit(&loop->pool, flight);
+	return 0;
+}
