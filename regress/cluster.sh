@@ -54,10 +54,12 @@ cluster_pepper() {
 
 cluster_init() {
   local dir=$1
-  as_server "$bin/initdb" -D "$dir/data" -U postgres --encoding=UTF8 --locale=C.UTF-8 \
+  rm -rf "$dir/data.new" # of an attempt that was interrupted
+  as_server "$bin/initdb" -D "$dir/data.new" -U postgres --encoding=UTF8 --locale=C.UTF-8 \
     --auth-local=trust --auth-host=scram-sha-256 >"$dir/initdb.log" 2>&1 ||
-    { cat "$dir/initdb.log" >&2; rm -rf "$dir/data"; die "initdb failed"; }
-  echo "include 'mortar.conf'" >>"$dir/data/postgresql.conf"
+    { cat "$dir/initdb.log" >&2; die "initdb failed"; }
+  echo "include 'mortar.conf'" >>"$dir/data.new/postgresql.conf"
+  mv "$dir/data.new" "$dir/data"
 }
 
 # cluster_configure DIR [NAME=VALUE...]: written anew before each start, so that
@@ -79,21 +81,30 @@ cluster_configure() {
   } >"$dir/data/mortar.conf"
 }
 
+# cluster_forget DIR: removes the traces of a server that was killed.  The server
+# itself would refuse to start if a new process had the old one's number.  Its
+# last processes may still be leaving: each of them works in DIR/data.
+cluster_forget() {
+  local data pid
+  data=$(readlink -f "$1/data")
+  read -r pid <"$data/postmaster.pid"
+  say "  a stale pid file is left over: no server runs as process $pid ($data/postmaster.pid)"
+  for _ in {1..100}; do
+    readlink /proc/[0-9]*/cwd 2>/dev/null | grep -Fqx "$data" || break
+    sleep 0.1
+  done
+  rm -f "$data/postmaster.pid" "$1"/socket/.s.PGSQL.*
+}
+
 # cluster_start DIR [NAME=VALUE...]: needs cluster_install first
 cluster_start() {
-  local dir=$1 file=$1/data/postmaster.pid port pid try
+  local dir=$1 port
   bin=$(pg_bin) || exit 1
   make_private "$dir" "$dir/socket"
   [ -f "$dir/pepper" ] || cluster_pepper "$dir"
   [ -f "$dir/data/PG_VERSION" ] || cluster_init "$dir"
-  if [ -f "$file" ]; then
-    # the server would refuse to start when another process of the same user
-    # has the number now
-    read -r pid <"$file"
-    say "A stale pid file is removed: no server runs as process $pid ($file)."
-    rm -f "$file"
-  fi
-  for try in 1 2 3; do
+  [ ! -f "$dir/data/postmaster.pid" ] || cluster_forget "$dir"
+  for _ in 1 2 3; do
     port=$(cat "$dir/port" 2>/dev/null)
     if [ -z "$port" ] || listening "$port"; then
       port=$(free_port) || exit 1
@@ -101,8 +112,10 @@ cluster_start() {
     fi
     cluster_configure "$@"
     as_server "$bin/pg_ctl" start -D "$dir/data" -l "$dir/postgres.log" -w -s >"$dir/pg_ctl.log" 2>&1 && return
-    tail -n 20 "$dir/postgres.log" 2>/dev/null | grep -q 'Address already in use' || break
-    rm -f "$dir/port"
+    case $(tail -n 12 "$dir/postgres.log" 2>/dev/null) in
+      *"Address already in use"*) rm -f "$dir/port" ;;
+      *) break ;;
+    esac
   done
   tail -n 12 "$dir/postgres.log" >&2
   die "PostgreSQL did not start; its log is $dir/postgres.log"

@@ -12,9 +12,11 @@ for name; do
   seeds=regress/fuzz/corpus/${name#fuzz_}
   work=.build/corpus-$name
   mkdir -p "$work"
+  dirs=("$work")
+  [ ! -d "$seeds" ] || dirs+=("$seeds")
   if "./.build/$name" -seed=1 -runs="$runs" -max_total_time=60 -timeout=10 \
     -rss_limit_mb=1024 -print_final_stats=0 -verbosity=0 \
-    -artifact_prefix=.build/$name- "$work" $([ -d "$seeds" ] && echo "$seeds") >.build/$name.log 2>&1
+    -artifact_prefix=".build/$name-" "${dirs[@]}" >".build/$name.log" 2>&1
   then
     echo "ok - $name, $runs inputs"
   else

@@ -14,14 +14,13 @@ is_root() { [ "$(id -u)" -eq 0 ]; }
 
 # as_server COMMAND...: as the user that may run server programs, from a
 # directory that this user can read.  Paths must be absolute.
-as_server() {
-  if is_root; then
-    setpriv --reuid="$server_user" --regid="$server_user" --clear-groups -- \
-      env -C / -u TMPDIR HOME=/ "$@"
-  else
-    env -C / "$@"
-  fi
-}
+if is_root; then
+  server_prefix=(setpriv "--reuid=$server_user" "--regid=$server_user" --clear-groups --
+    env -C / -u TMPDIR HOME=/)
+else
+  server_prefix=(env -C /)
+fi
+as_server() { "${server_prefix[@]}" "$@"; }
 
 # make_private DIR...: directories that only the server's user can enter
 make_private() {
