@@ -13,6 +13,7 @@
 #include "utils/guc.h"
 
 #include "guc.h"
+#include "pepper.h"
 #include "tenant.h"
 
 int   mtr_flush_interval_ms = 200;
@@ -43,6 +44,14 @@ show_tenant_id(void)
 		IsParallelWorker() ? mtr_context_of_leader() : mtr_context_tenant();
 
 	return tenant != NULL ? tenant : "";
+}
+
+/* called at every reload of the configuration, also for an unchanged value */
+static bool
+check_pepper_file(char **newval, void **extra, GucSource source)
+{
+	mtr_pepper_forget();
+	return true;
 }
 
 static void
@@ -92,7 +101,8 @@ mtr_guc_init(bool preloading)
 		"mortar.pepper_file", "File with the pepper of API keys.",
 		"Made by mortar-gateway --make-pepper; without "
 		"it keys can be neither made nor checked.",
-		&mtr_pepper_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+		&mtr_pepper_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_pepper_file,
+		NULL, NULL);
 	DefineCustomStringVariable(
 		"mortar.tenant_id", "Shows the tenant of this transaction.", NULL,
 		&tenant_id_unused, "", PGC_INTERNAL,

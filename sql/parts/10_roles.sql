@@ -1,5 +1,3 @@
-\echo Use "CREATE EXTENSION mortar" to load this file. \quit
-
 -- 10_roles.sql
 -- Roles and the schema's rights.  Roles belong to the whole cluster: they are
 -- created when absent, and an existing one is taken only when it is as

@@ -1,0 +1,112 @@
+/*
+ * init.c
+ *		The library's entry: an ordered list, and the little that has no other
+ *		home (log filter, triggers for foreign writers, the preload check).
+ *
+ * Not preloaded: the library loads, defines no settings and no hooks, and its
+ * functions say what to do.  mortar.tenant_id() is NULL then, so policies show
+ * no rows.
+ */
+#include "mortar.h"
+
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+#include "utils/rel.h"
+
+#include "flush.h"
+#include "guc.h"
+#include "shmem.h"
+#include "spi.h"
+#include "xact.h"
+
+PG_MODULE_MAGIC;
+
+void _PG_init(void);
+
+PG_FUNCTION_INFO_V1(mtr_check_preload);
+PG_FUNCTION_INFO_V1(mtr_note_write);
+PG_FUNCTION_INFO_V1(mtr_credits);
+
+static emit_log_hook_type prev_emit_log = NULL;
+
+/*
+ * Errors of class MT are answers to clients, not trouble of the server: they
+ * stay out of its log unless somebody wants them there.
+ */
+static void
+filter_log(ErrorData *edata)
+{
+	int mt = MAKE_SQLSTATE('M', 'T', '0', '0', '0') & 0xFFF;
+
+	if (!mtr_log_refusals && edata->elevel == ERROR &&
+		(edata->sqlerrcode & 0xFFF) == mt)
+		edata->output_to_server = false;
+	if (prev_emit_log)
+		prev_emit_log(edata);
+}
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
+	mtr_guc_init(true);
+	mtr_shmem_init();
+	mtr_xact_init();
+	mtr_utility_init();
+	mtr_launcher_init();
+	prev_emit_log = emit_log_hook;
+	emit_log_hook = filter_log;
+}
+
+/* called first by the install script: says how to preload the library */
+Datum
+mtr_check_preload(PG_FUNCTION_ARGS)
+{
+	mtr_require_preload();
+	PG_RETURN_VOID();
+}
+
+/*
+ * Row trigger on tables that shared memory caches.	 A statement that is not
+ * Mortar's own (a restore, logical apply, a superuser's hand) makes everything
+ * be read again after its commit.
+ */
+Datum
+mtr_note_write(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+						errmsg("must be called as a trigger")));
+	if (MtrShared != NULL && !mtr_own_statement())
+		mtr_xact_foreign_write(mtr_db());
+	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(data->tg_event)
+							   ? data->tg_newtuple
+							   : data->tg_trigtuple);
+}
+
+/*
+ * mortar.credits(numeric) returns int8
+ *
+ * Credits as micro-credits, exactly: raises 22003 when it does not fit and
+ * 22023 when there are more than six decimals.
+ */
+Datum
+mtr_credits(PG_FUNCTION_ARGS)
+{
+	Datum credits = PG_GETARG_DATUM(0);
+	Datum uc = DirectFunctionCall2(
+		numeric_mul, credits,
+		NumericGetDatum(int64_to_numeric(INT64CONST(1000000))));
+	Datum whole = DirectFunctionCall2(numeric_trunc, uc, Int32GetDatum(0));
+
+	if (!DatumGetBool(DirectFunctionCall2(numeric_eq, uc, whole)))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a credit has at most six decimals")));
+	return DirectFunctionCall1(numeric_int8, whole);
+}

@@ -1,0 +1,214 @@
+/*
+ * unflushed.c
+ *		What memory holds of a tenant's usage beyond what the tables show.
+ *
+ * Usage slots count for ever; a mark in mortar.usage_marks says how far the
+ * tables reach.  So memory's part is "done" less the mark that the reader's
+ * snapshot sees, whatever a flusher commits meanwhile: nothing is counted twice
+ * and nothing is missing.	The order matters: snapshot first, memory after.
+ *
+ * Costs: within one price, the cost of a stretch is f(x + qty) - f(x), x being
+ * the quantity before it.	Stretches are walked from the sum of the marks, so
+ * that costs in tables and memory always add up to f(everything).
+ */
+#include "mortar.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+
+#include "core/price.h"
+#include "http.h"
+#include "slot.h"
+#include "slot_load.h"
+#include "spi.h"
+#include "usage.h"
+
+static MtrStmt stmt_marks = {
+	.sql = "SELECT meter, key_id, route, price_id, upto_qty "
+		   "FROM mortar.usage_marks WHERE tenant_id = $1",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 1,
+	.argtypes = {TEXTOID},
+};
+
+/* a usage slot as copied from memory, with its mark */
+typedef struct Copy
+{
+	MtrUsageKey     key;
+	int64           done;
+	int64           mark;
+	struct mtr_ring ring;
+} Copy;
+
+/* a price as copied from the tenant's counters, with its walk */
+typedef struct Walk
+{
+	pg_uuid_t price_id;
+	int64     num_uc;
+	int64     per_units;
+	int64     x;
+} Walk;
+
+typedef struct Memory
+{
+	Copy *slot;
+	int   nslots;
+	Walk  walk[MTR_COUNTERS];
+} Memory;
+
+static int
+count_slots(MtrTenant *t)
+{
+	int n = 0;
+
+	SpinLockAcquire(&t->mutex);
+	for (MtrUsage *u = t->usage; u != NULL; u = u->next)
+		n++;
+	SpinLockRelease(&t->mutex);
+	return n;
+}
+
+/*
+ * Copies the tenant's slots and prices.  The shared lock keeps usage slots
+ * from leaving; new ones may be pushed to the head of the list meanwhile and
+ * are then not looked at: they hold nothing that committed before we began.
+ */
+static void
+copy_slots(MtrTenant *t, Memory *m)
+{
+	int       max = count_slots(t);
+	MtrUsage *u;
+
+	m->slot = palloc0(Max(max, 1) * sizeof(Copy));
+	SpinLockAcquire(&t->mutex);
+	u = t->usage;
+	for (int i = 0; i < MTR_COUNTERS; i++)
+	{
+		m->walk[i].price_id = t->counter[i].price_id;
+		m->walk[i].num_uc = t->counter[i].num_uc;
+		m->walk[i].per_units = t->counter[i].per_units;
+		m->walk[i].x = 0;
+	}
+	SpinLockRelease(&t->mutex);
+
+	for (; u != NULL && m->nslots < max; u = u->next)
+	{
+		Copy *c = &m->slot[m->nslots++];
+
+		SpinLockAcquire(&t->mutex);
+		c->key = u->key;
+		c->done = u->done;
+		c->ring = u->ring;
+		SpinLockRelease(&t->mutex);
+	}
+}
+
+static void
+copy_memory(const char *tenant, Memory *m)
+{
+	MtrTenant *t;
+
+	memset(m, 0, sizeof(*m));
+	LWLockAcquire(MtrShared->lock, LW_SHARED);
+	t = mtr_tenant_lookup(mtr_db() - MtrShared->db, tenant);
+	if (t != NULL)
+		copy_slots(t, m);
+	LWLockRelease(MtrShared->lock);
+}
+
+static Walk *
+walk_of(Memory *m, const pg_uuid_t *price_id)
+{
+	if (mtr_uuid_is_nil(price_id))
+		return NULL;
+	for (int i = 0; i < MTR_COUNTERS; i++)
+		if (memcmp(&m->walk[i].price_id, price_id, UUID_LEN) == 0)
+			return &m->walk[i];
+	return NULL;
+}
+
+static const pg_uuid_t *
+uuid_cell(uint64 row, int col)
+{
+	bool isnull;
+
+	return DatumGetUUIDP(SPI_getbinval(SPI_tuptable->vals[row],
+									   SPI_tuptable->tupdesc, col, &isnull));
+}
+
+/* one row of usage_marks: gives its slot the mark and its price the start */
+static void
+apply_mark(Memory *m, uint64 row)
+{
+	const pg_uuid_t *key_id = uuid_cell(row, 2);
+	const pg_uuid_t *price_id = uuid_cell(row, 4);
+	char            *meter = mtr_cell(row, 1);
+	char            *route = mtr_cell(row, 3);
+	Walk            *w = walk_of(m, price_id);
+	bool             isnull;
+	int64            mark = DatumGetInt64(SPI_getbinval(
+				   SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 5, &isnull));
+
+	if (w != NULL)
+		w->x += mark;
+	for (int i = 0; i < m->nslots; i++)
+	{
+		MtrUsageKey *k = &m->slot[i].key;
+
+		if (memcmp(&k->key_id, key_id, UUID_LEN) == 0 &&
+			memcmp(&k->price_id, price_id, UUID_LEN) == 0 &&
+			strcmp(mtr_meter_name((MtrMeter) k->meter), meter) == 0 &&
+			strcmp(mtr_route_template(k->route), route) == 0)
+			m->slot[i].mark = mark;
+	}
+}
+
+static int
+cut_slot(Memory *m, const Copy *c, MtrUnflushed *out)
+{
+	struct mtr_segment seg[MTR_RING_MARKS];
+	Walk              *w = walk_of(m, &c->key.price_id);
+	int                n;
+
+	if (c->done <= c->mark)
+		return 0;
+	n = mtr_ring_segments(&c->ring, c->mark, c->done, seg);
+	for (int i = 0; i < n; i++)
+	{
+		out[i].key = c->key;
+		out[i].minute = seg[i].minute;
+		out[i].qty = seg[i].upto - seg[i].from;
+		out[i].cost_uc = 0;
+		if (w == NULL)
+			continue;
+		if (!mtr_price_step(w->x, out[i].qty, w->num_uc, w->per_units,
+							&out[i].cost_uc))
+			elog(ERROR, "cost of unflushed usage out of range");
+		w->x += out[i].qty;
+	}
+	return n;
+}
+
+MtrUnflushed *
+mtr_unflushed(const char *tenant, Snapshot snapshot, int *n)
+{
+	Memory        m;
+	Datum         args[1];
+	MtrUnflushed *out;
+
+	copy_memory(tenant, &m);
+	*n = 0;
+	if (m.nslots == 0)
+		return NULL;
+	args[0] = CStringGetTextDatum(tenant);
+	mtr_exec_at(&stmt_marks, args, NULL, snapshot, 0);
+	for (uint64 row = 0; row < SPI_processed; row++)
+		apply_mark(&m, row);
+
+	out = palloc0(m.nslots * MTR_RING_MARKS * sizeof(MtrUnflushed));
+	for (int i = 0; i < m.nslots; i++)
+		*n += cut_slot(&m, &m.slot[i], out + *n);
+	return out;
+}

@@ -1,0 +1,64 @@
+-- 40_credits.sql
+-- Tenants, keys, credits, prices.  Amounts are int8 micro-credits (_uc).
+
+CREATE FUNCTION mortar.credits(credits numeric) RETURNS int8
+    LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'mtr_credits';
+COMMENT ON FUNCTION mortar.credits(numeric) IS
+    'credits as micro-credits, exactly; errors: 22023 for more than six decimals, 22003 out of range';
+
+CREATE FUNCTION mortar.create_tenant(tenant text, name text DEFAULT NULL,
+        external_id text DEFAULT NULL) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_create_tenant';
+COMMENT ON FUNCTION mortar.create_tenant(text, text, text) IS
+    'creates a tenant and returns its id (^[a-z0-9][a-z0-9_-]{0,62}$); errors: 22023, MT409 when it exists, 53400';
+
+CREATE FUNCTION mortar.create_key(tenant text, name text,
+        scopes text[] DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
+        not_before timestamptz DEFAULT NULL) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_create_key';
+COMMENT ON FUNCTION mortar.create_key(text, text, text[], timestamptz, timestamptz) IS
+    'makes an API key and returns it, the only time it is seen; scopes null: all but admin; errors: 22004, 22023, 55000 without a pepper, MT404';
+
+CREATE FUNCTION mortar.revoke_key(tenant text, key_id uuid) RETURNS bool
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_revoke_key';
+COMMENT ON FUNCTION mortar.revoke_key(text, uuid) IS
+    'revokes a key, for every gateway at the instant of commit; false when it was revoked before; errors: MT404';
+
+CREATE FUNCTION mortar.grant_credits(tenant text, amount_uc int8, key text,
+        priority int4 DEFAULT 50, category text DEFAULT 'paid',
+        effective_at timestamptz DEFAULT now(),
+        expires_at timestamptz DEFAULT NULL) RETURNS uuid
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_grant_credits';
+COMMENT ON FUNCTION mortar.grant_credits(text, int8, text, int4, text, timestamptz, timestamptz) IS
+    'gives credits, once per key, and returns the grant''s id; errors: 22003, 22004, 22023, MT404, MT422 when the key was used with other arguments, 0A000 for options that come later';
+
+CREATE FUNCTION mortar.charge(tenant text, amount_uc int8, key text,
+        meta jsonb DEFAULT '{}', on_short text DEFAULT 'error') RETURNS uuid
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_charge';
+COMMENT ON FUNCTION mortar.charge(text, int8, text, jsonb, text) IS
+    'takes credits in the caller''s transaction, once per key, and returns the entry''s id; when credits do not suffice: MT402, or null with on_short => ''return''; errors: 22003, 22004, 22023, 42501, MT404, MT422';
+
+CREATE FUNCTION mortar.set_price(meter text, num_uc int8, per_units int8,
+        route text DEFAULT NULL, tenant text DEFAULT NULL,
+        valid_from timestamptz DEFAULT now()) RETURNS uuid
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_set_price';
+COMMENT ON FUNCTION mortar.set_price(text, int8, int8, text, text, timestamptz) IS
+    'sets the price of a meter for calls that start after the commit: num_uc micro-credits per per_units units, 0.3 credit/GB = (300000, 1000000000); errors: 22004, 22023, 0A000 for options that come later';
+
+CREATE FUNCTION mortar.balance(tenant text, OUT available_uc int8,
+        OUT held_uc int8, OUT unflushed_uc int8, OUT debt_uc int8,
+        OUT next_expiry timestamptz, OUT state text) RETURNS record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_balance';
+COMMENT ON FUNCTION mortar.balance(text) IS
+    'what a tenant can spend, at once and with all usage counted; unflushed_uc is the cost of usage not in tables yet, already taken from available_uc; errors: 42501, MT404';
+
+CREATE VIEW mortar.keys WITH (security_invoker = true) AS
+    SELECT tenant_id, key_id, name, scopes, not_before, expires_at, revoked_at,
+        created_at, pepper_version
+    FROM mortar.api_keys;
+COMMENT ON VIEW mortar.keys IS 'API keys without their hashes';

@@ -1,0 +1,41 @@
+-- 50_usage.sql
+-- Usage, and what shared memory holds.
+
+CREATE FUNCTION mortar.record_usage(tenant text, meter text, quantity int8,
+        durability text DEFAULT 'buffered') RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_record_usage';
+COMMENT ON FUNCTION mortar.record_usage(text, text, int8, text) IS
+    'counts and charges usage that the product measured itself, when the transaction commits; errors: MT402, MT404, 22003, 22023, 53400 when memory is full, 0A000';
+
+CREATE FUNCTION mortar.usage(tenant text,
+        since timestamptz DEFAULT '-infinity',
+        until timestamptz DEFAULT 'infinity',
+        by text[] DEFAULT '{meter}', tz text DEFAULT 'UTC',
+        OUT meter text, OUT key_id uuid, OUT route text,
+        OUT bucket timestamptz, OUT quantity int8, OUT cost_uc int8)
+    RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_usage';
+COMMENT ON FUNCTION mortar.usage(text, timestamptz, timestamptz, text[], text) IS
+    'usage in [since, until), at minute precision and at once; by: meter, key, route and one of minute, hour, day, month (in time zone tz); errors: 22023, 42501, MT404';
+
+CREATE FUNCTION mortar.slot_rows(OUT tenant_id text, OUT state text,
+        OUT available_uc int8, OUT held_uc int8, OUT unflushed_uc int8,
+        OUT pins int4) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_slots';
+COMMENT ON FUNCTION mortar.slot_rows() IS 'rows of the view mortar.slots';
+CREATE VIEW mortar.slots WITH (security_invoker = true) AS
+    SELECT * FROM mortar.slot_rows();
+COMMENT ON VIEW mortar.slots IS
+    'tenants of this database in shared memory; pins: transactions that may still change the slot';
+
+CREATE FUNCTION mortar.flusher_row(OUT state text, OUT pid int4,
+        OUT last_flush timestamptz, OUT flushed_rows int8, OUT failures int4,
+        OUT last_error text, OUT last_error_at timestamptz) RETURNS record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_flusher_state';
+COMMENT ON FUNCTION mortar.flusher_row() IS 'the row of the view mortar.flusher';
+CREATE VIEW mortar.flusher WITH (security_invoker = true) AS
+    SELECT * FROM mortar.flusher_row();
+COMMENT ON VIEW mortar.flusher IS
+    'how this database''s flusher is doing: none is normal when nothing waits to be flushed';

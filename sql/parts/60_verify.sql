@@ -1,0 +1,144 @@
+-- 60_verify.sql
+-- verify_ledger(): does everything add up?  Plain SQL over tables, so that an
+-- accountant can read what is checked.
+
+-- Tables against shared memory, for tenants that are in memory and at rest.
+-- Memory moves on while tables are read: a difference counts only when memory
+-- is the same before and after.
+CREATE FUNCTION mortar.verify_slots(only_tenant text, OUT compared int8,
+        OUT wrong text) RETURNS record
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s record;
+    again record;
+    expected numeric;
+BEGIN
+    compared := 0;
+    FOR s IN SELECT * FROM mortar.slot_rows() r
+        WHERE r.state = 'ready' AND (only_tenant IS NULL OR r.tenant_id = only_tenant)
+    LOOP
+        FOR try IN 1 .. 5 LOOP
+            SELECT * INTO s FROM mortar.slot_rows() r WHERE r.tenant_id = s.tenant_id;
+            CONTINUE WHEN NOT FOUND OR s.pins > 0;
+            SELECT coalesce(sum(CASE WHEN l.to_account = 'available'
+                    THEN l.amount_uc ELSE -l.amount_uc END), 0)
+                - (SELECT coalesce(sum(j.cost_uc), 0) FROM mortar.usage_journal j
+                    WHERE j.tenant_id = s.tenant_id)
+                INTO expected
+                FROM mortar.credit_ledger l
+                WHERE l.tenant_id = s.tenant_id
+                    AND 'available' IN (l.from_account, l.to_account);
+            SELECT * INTO again FROM mortar.slot_rows() r WHERE r.tenant_id = s.tenant_id;
+            CONTINUE WHEN again IS DISTINCT FROM s;
+            compared := compared + 1;
+            IF s.available_uc + s.unflushed_uc <> expected THEN
+                wrong := pg_catalog.concat_ws(', ', wrong, pg_catalog.format(
+                    '%s: memory %s, tables %s', s.tenant_id,
+                    s.available_uc + s.unflushed_uc, expected));
+            END IF;
+            EXIT;
+        END LOOP;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION mortar.verify_slots(text) IS
+    'part of verify_ledger: compares tables with tenants in memory that no transaction uses';
+
+CREATE FUNCTION mortar.verify_ledger(tenant text DEFAULT NULL,
+        OUT check_name text, OUT ok bool, OUT detail text) RETURNS SETOF record
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    t ALIAS FOR tenant;
+    v record;
+BEGIN
+    -- a fixed list of checks; each finds the tenants that break it
+    FOR check_name, detail IN
+        SELECT 'entries balance', string_agg(DISTINCT l.tenant_id, ', ')
+        FROM mortar.credit_ledger l
+        WHERE (t IS NULL OR l.tenant_id = t)
+            AND (l.amount_uc <= 0 OR l.from_account = l.to_account)
+      UNION ALL
+        SELECT 'every grant has its entry',
+            string_agg(DISTINCT coalesce(g.tenant_id, l.tenant_id), ', ')
+        FROM (SELECT * FROM mortar.credit_grants
+                WHERE t IS NULL OR tenant_id = t) g
+        FULL JOIN (SELECT * FROM mortar.credit_ledger
+                WHERE kind = 'grant' AND (t IS NULL OR tenant_id = t)) l
+            ON (l.tenant_id, l.grant_id, l.amount_uc)
+                = (g.tenant_id, g.grant_id, g.amount_uc)
+        WHERE g.grant_id IS NULL OR l.entry_id IS NULL
+      UNION ALL
+        SELECT 'spent no more than was given', string_agg(b.tenant_id, ', ')
+        FROM (SELECT l.tenant_id, sum(CASE WHEN l.to_account = 'available'
+                    THEN l.amount_uc ELSE -l.amount_uc END) AS given
+                FROM mortar.credit_ledger l
+                WHERE (t IS NULL OR l.tenant_id = t)
+                    AND 'available' IN (l.from_account, l.to_account)
+                GROUP BY l.tenant_id) b
+        LEFT JOIN (SELECT j.tenant_id, sum(j.cost_uc) AS used
+                FROM mortar.usage_journal j
+                WHERE t IS NULL OR j.tenant_id = t GROUP BY j.tenant_id) u
+            USING (tenant_id)
+        WHERE b.given < coalesce(u.used, 0)
+      UNION ALL
+        SELECT 'idempotency keys name what exists',
+            string_agg(DISTINCT i.tenant_id, ', ')
+        FROM mortar.idempotency i
+        WHERE (t IS NULL OR i.tenant_id = t)
+            AND NOT EXISTS (SELECT FROM mortar.credit_ledger l
+                WHERE l.tenant_id = i.tenant_id AND l.entry_id = i.result)
+            AND NOT EXISTS (SELECT FROM mortar.credit_grants g
+                WHERE g.tenant_id = i.tenant_id AND g.grant_id = i.result)
+      UNION ALL
+        SELECT 'usage journal has no gap', string_agg(DISTINCT j.tenant_id, ', ')
+        FROM (SELECT j.tenant_id, j.from_qty, lag(j.upto_qty, 1, 0::int8) OVER (
+                    PARTITION BY j.tenant_id, j.meter, j.key_id, j.route, j.price_id
+                    ORDER BY j.from_qty) AS before
+                FROM mortar.usage_journal j
+                WHERE t IS NULL OR j.tenant_id = t) j
+        WHERE j.from_qty <> j.before
+      UNION ALL
+        SELECT 'usage marks agree with the journal',
+            string_agg(DISTINCT coalesce(m.tenant_id, j.tenant_id), ', ')
+        FROM (SELECT * FROM mortar.usage_marks
+                WHERE t IS NULL OR tenant_id = t) m
+        FULL JOIN (SELECT tenant_id, meter, key_id, route, price_id,
+                    max(upto_qty) AS upto_qty, sum(cost_uc) AS cost_uc
+                FROM mortar.usage_journal WHERE t IS NULL OR tenant_id = t
+                GROUP BY tenant_id, meter, key_id, route, price_id) j
+            USING (tenant_id, meter, key_id, route, price_id)
+        WHERE m.upto_qty IS DISTINCT FROM j.upto_qty
+            OR m.cost_uc IS DISTINCT FROM j.cost_uc
+      UNION ALL
+        SELECT 'usage costs exactly its price', string_agg(DISTINCT j.tenant_id, ', ')
+        FROM (SELECT j.tenant_id, j.price_id,
+                    sum(j.upto_qty - j.from_qty) AS qty, sum(j.cost_uc) AS cost
+                FROM mortar.usage_journal j
+                WHERE t IS NULL OR j.tenant_id = t
+                GROUP BY j.tenant_id, j.price_id) j
+        LEFT JOIN mortar.prices p USING (price_id)
+        WHERE j.cost <> coalesce(div(j.qty * p.num_uc, p.per_units), 0)
+    LOOP
+        ok := detail IS NULL;
+        detail := coalesce('wrong for: ' || detail, 'ok');
+        RETURN NEXT;
+    END LOOP;
+
+    check_name := 'memory agrees with tables';
+    IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
+        ok := true;
+        detail := 'not compared: needs READ COMMITTED';
+    ELSE
+        v := mortar.verify_slots(t);
+        ok := v.wrong IS NULL;
+        detail := coalesce('wrong for: ' || v.wrong,
+            pg_catalog.format('ok, %s tenants in memory and at rest', v.compared));
+    END IF;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION mortar.verify_ledger(text) IS
+    'one row per check of one tenant, or of all: ledger, grants, idempotency keys, usage, prices, memory; detail names the tenants that are wrong';
