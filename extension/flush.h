@@ -18,4 +18,11 @@ extern void mtr_utility_init(void);
 /* stopfile.c: called by the postmaster's exit callback, registered at start */
 extern void mtr_stopfile_init(void);
 
+/*
+ * True while usage of an earlier epoch waits in a file to be entered into this
+ * database's tables.  A tenant's slot must not be loaded meanwhile.  Cheap once
+ * the epoch was entered, a look at a directory before.
+ */
+extern bool mtr_stopfile_pending(MtrDb *db);
+
 #endif /* MORTAR_FLUSH_H */

@@ -1,0 +1,395 @@
+/*
+ * flush_batch.c
+ *		What a flush copies out of shared memory, and what it notes there after.
+ *
+ * A usage slot only counts up.  Its unflushed part is [flushed, done), cut by
+ * minute; both numbers only ever move forward, done by commits of calls,
+ * flushed by the flusher's own commit.  So a copy needs no lock for longer than
+ * it takes, and a flush that fails changes nothing but the dirty bits.
+ *
+ * Costs: the flusher walks the priced quantity x of each counter from where
+ * the last flush left it.  A row costs f(x + qty) - f(x), then x += qty.  So
+ * the costs of all rows of a price always sum to f(their quantity), which is
+ * what the calls have paid.
+ *
+ * The dirty bit is taken away before the copy.  A call that commits meanwhile
+ * moves done and sets the bit under the tenant's mutex, which the copy needs:
+ * either the copy sees the call's usage or the next look sees its bit.
+ *
+ * Why pointers stay good until the commit: a tenant with unflushed usage is
+ * never evicted, nor are its dirty usage slots and counters; only DROP
+ * EXTENSION discards, and the transaction holds a lock that it must wait for
+ * (see flush_xact.c).
+ *
+ * Locking: MtrShared.lock, shared, for one tenant at a time, to walk its list
+ * of usage slots; the tenant's mutex for one usage slot at a time.
+ */
+#include "mortar.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "utils/timestamp.h"
+
+#include "core/price.h"
+#include "core/usage_ring.h"
+#include "flush_batch.h"
+#include "guc.h"
+#include "http.h"
+#include "spi.h"
+#include "xact.h"
+
+/* what is copied of a usage slot under the mutex */
+typedef struct Copy
+{
+	int64           from;
+	int64           upto;
+	struct mtr_ring ring;
+	int             counter;
+	int64           counter_flushed;
+	int64           num_uc;
+	int64           per_units;
+} Copy;
+
+static MtrStmt stmt_epoch = {
+	.sql = "INSERT INTO mortar.epochs AS e "
+		   "  (epoch_id, system_id, timeline, started_at, last_flush_at) "
+		   "VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN CURRENT_TIMESTAMP END) "
+		   "ON CONFLICT (epoch_id) DO UPDATE SET last_flush_at ="
+		   "  coalesce(EXCLUDED.last_flush_at, e.last_flush_at)",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 5,
+	.argtypes = {UUIDOID, INT8OID, INT4OID, TIMESTAMPTZOID, BOOLOID},
+};
+
+void
+mtr_flush_epoch(bool flushed)
+{
+	Datum args[5];
+
+	args[0] = UUIDPGetDatum(&MtrShared->epoch_id);
+	args[1] = Int64GetDatum((int64) GetSystemIdentifier());
+	args[2] = Int32GetDatum((int32) GetWALInsertionTimeLine());
+	args[3] = TimestampTzGetDatum(MtrShared->epoch_start);
+	args[4] = BoolGetDatum(flushed);
+	mtr_exec(&stmt_epoch, args, NULL, MTR_SNAP_WRITE, 0);
+}
+
+void
+mtr_batch_init(MtrFlushBatch *b, MtrDb *db)
+{
+	b->db = db;
+	b->slot = palloc(MTR_FLUSH_ROWS * sizeof(MtrFlushSlot));
+	mtr_journal_init(&b->journal);
+	mtr_batch_begin(b);
+}
+
+void
+mtr_batch_begin(MtrFlushBatch *b)
+{
+	b->ntenants = 0;
+	b->nslots = 0;
+	b->nrows = 0;
+	b->journal.nrows = 0;
+	b->started = GetCurrentTimestamp();
+}
+
+/* the mutex is held */
+static int
+find_counter(const MtrTenant *t, const MtrUsageKey *key)
+{
+	for (int i = 0; i < MTR_COUNTERS; i++)
+		if (t->counter[i].meter == key->meter &&
+			memcmp(&t->counter[i].price_id, &key->price_id, UUID_LEN) == 0)
+			return i;
+	return -1;
+}
+
+/* false: nothing is unflushed */
+static bool
+copy_slot(MtrTenant *t, const MtrUsage *u, Copy *c)
+{
+	bool priced = !mtr_uuid_is_nil(&u->key.price_id);
+
+	c->counter = -1;
+	SpinLockAcquire(&t->mutex);
+	c->from = u->flushed;
+	c->upto = u->done;
+	if (c->from < c->upto)
+	{
+		c->ring = u->ring;
+		if (priced)
+			c->counter = find_counter(t, &u->key);
+		if (c->counter >= 0)
+		{
+			const MtrCounter *counter = &t->counter[c->counter];
+
+			c->counter_flushed = counter->flushed;
+			c->num_uc = counter->num_uc;
+			c->per_units = counter->per_units;
+		}
+	}
+	SpinLockRelease(&t->mutex);
+
+	if (c->from >= c->upto)
+		return false;
+	if (priced && c->counter < 0)
+		elog(ERROR, "tenant \"%s\" has unflushed usage without its counter",
+			 t->tenant_id);
+	return true;
+}
+
+int
+mtr_flush_cut(const struct mtr_ring *ring, int64 from, int64 upto,
+			  struct mtr_segment segment[MTR_RING_MARKS])
+{
+	int n = mtr_ring_segments(ring, from, upto, segment);
+
+	if (n == 0)
+	{
+		int64 unix_us =
+			GetCurrentTimestamp() +
+			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+
+		segment[0].from = from;
+		segment[0].upto = upto;
+		segment[0].minute = (int32) (unix_us / USECS_PER_MINUTE);
+		n = 1;
+	}
+	return n;
+}
+
+static void
+add_rows(MtrFlushBatch *b, const MtrTenant *t, const MtrUsageKey *key,
+		 const Copy *c, const struct mtr_segment *segment, int n, int64 *walk)
+{
+	MtrJournalRow row;
+
+	row.tenant = t->tenant_id;
+	row.meter = mtr_meter_name((MtrMeter) key->meter);
+	row.key_id = key->key_id;
+	row.route = mtr_route_template(key->route);
+	row.price_id = key->price_id;
+	for (int i = 0; i < n; i++)
+	{
+		int64 qty = segment[i].upto - segment[i].from;
+
+		row.from_qty = segment[i].from;
+		row.upto_qty = segment[i].upto;
+		row.minute = segment[i].minute;
+		row.cost_uc = 0;
+		if (c->counter >= 0)
+		{
+			if (!mtr_price_step(walk[c->counter], qty, c->num_uc, c->per_units,
+								&row.cost_uc))
+				elog(ERROR, "cost of tenant \"%s\" is out of range",
+					 t->tenant_id);
+			walk[c->counter] += qty;
+		}
+		mtr_journal_add(&b->journal, &row);
+	}
+}
+
+/* MtrShared.lock is held; false: no room for all of the tenant's rows */
+static bool
+add_slots(MtrFlushBatch *b, MtrTenant *t)
+{
+	struct mtr_segment segment[MTR_RING_MARKS];
+	int64              walk[MTR_COUNTERS];
+	Copy               c;
+
+	for (int i = 0; i < MTR_COUNTERS; i++)
+		walk[i] = -1;
+	for (MtrUsage *u = t->usage; u != NULL; u = u->next)
+	{
+		MtrFlushSlot *s;
+		int           n;
+
+		if (!copy_slot(t, u, &c))
+			continue;
+		n = mtr_flush_cut(&c.ring, c.from, c.upto, segment);
+		if (b->journal.nrows + n > MTR_FLUSH_ROWS)
+			return false;
+		if (c.counter >= 0 && walk[c.counter] < 0)
+			walk[c.counter] = c.counter_flushed;
+		add_rows(b, t, &u->key, &c, segment, n, walk);
+
+		s = &b->slot[b->nslots++];
+		s->tenant = t;
+		s->usage = u;
+		s->from = c.from;
+		s->upto = c.upto;
+		s->counter = c.counter;
+	}
+	return true;
+}
+
+static void
+set_dirty(int32 tenant)
+{
+	pg_atomic_fetch_or_u64(&MtrDirty[tenant / 64], UINT64CONST(1)
+													   << (tenant % 64));
+}
+
+static void
+clear_dirty(int32 tenant)
+{
+	pg_atomic_fetch_and_u64(&MtrDirty[tenant / 64],
+							~(UINT64CONST(1) << (tenant % 64)));
+}
+
+bool
+mtr_batch_add(MtrFlushBatch *b, int32 tenant)
+{
+	MtrTenant *t = &MtrTenants[tenant];
+	bool       all = true;
+
+	if (b->ntenants == MTR_FLUSH_TENANTS)
+		return false;
+
+	/* noted first: an error from here on must find it in the batch */
+	b->tenant[b->ntenants++] = tenant;
+	clear_dirty(tenant);
+	LWLockAcquire(MtrShared->lock, LW_SHARED);
+	if (t->state != MTR_TENANT_FREE && t->db == b->db - MtrShared->db)
+		all = add_slots(b, t);
+	LWLockRelease(MtrShared->lock);
+	if (!all)
+		set_dirty(tenant);
+	return all;
+}
+
+/*
+ * The COMMIT callback: what was written is flushed.  A slot that is moved on
+ * may be evicted the next instant, with its tenant if it was the last one, so
+ * each slot is touched once and the tenant not after its last slot.
+ */
+static void
+note_flushed(void *arg)
+{
+	MtrFlushBatch *b = arg;
+	MtrDb         *db = b->db;
+
+	for (int i = 0; i < b->nslots; i++)
+	{
+		const MtrFlushSlot *s = &b->slot[i];
+
+		SpinLockAcquire(&s->tenant->mutex);
+		s->usage->flushed = s->upto;
+		if (s->counter >= 0)
+			s->tenant->counter[s->counter].flushed += s->upto - s->from;
+		SpinLockRelease(&s->tenant->mutex);
+	}
+	SpinLockAcquire(&db->mutex);
+	db->last_flush = b->started;
+	db->flushed_rows += b->nrows;
+	db->flusher_failures = 0;
+	SpinLockRelease(&db->mutex);
+}
+
+void
+mtr_batch_write(MtrFlushBatch *b)
+{
+	if (b->nslots == 0)
+		return;
+	b->nrows = b->journal.nrows;
+	mtr_journal_write(&b->journal, &MtrShared->epoch_id);
+	mtr_flush_epoch(true);
+	mtr_xact_on_commit(note_flushed, b);
+}
+
+void
+mtr_batch_undo(MtrFlushBatch *b)
+{
+	for (int i = 0; i < b->ntenants; i++)
+		set_dirty(b->tenant[i]);
+	pg_atomic_write_u32(&b->db->dirty, 1);
+}
+
+/* moves all of a slot's numbers up; the mutex is held */
+static void
+shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
+{
+	u->flushed += by;
+	u->done += by;
+	for (int i = 0; i < u->ring.n; i++)
+		u->ring.start[i] += by;
+	if (counter >= 0)
+	{
+		MtrCounter *c = &t->counter[counter];
+
+		c->flushed += by;
+		c->done += by;
+		c->priced += by;
+	}
+}
+
+/*
+ * A journal that reaches further than memory believes was written to by
+ * somebody else: a restore, or a superuser.  It was not this flusher, whose
+ * COMMIT callback runs in any transaction that has committed.  So what memory
+ * holds is not in the journal, and goes behind what the journal has.
+ *
+ * Balances were computed without those rows: all slots are loaded again.
+ */
+void
+mtr_batch_rebase(MtrFlushBatch *b)
+{
+	bool moved = false;
+
+	for (int i = 0; i < b->nslots; i++)
+	{
+		const MtrFlushSlot *s = &b->slot[i];
+		const MtrUsageKey  *key = &s->usage->key;
+		MtrJournalRow       row = {0};
+		int64               mark;
+
+		row.tenant = s->tenant->tenant_id;
+		row.meter = mtr_meter_name((MtrMeter) key->meter);
+		row.key_id = key->key_id;
+		row.route = mtr_route_template(key->route);
+		row.price_id = key->price_id;
+		mark = mtr_journal_mark(&row);
+		if (mark <= s->from)
+			continue;
+		SpinLockAcquire(&s->tenant->mutex);
+		if (s->usage->key.tenant == s->tenant->index &&
+			s->usage->flushed == s->from)
+			shift(s->tenant, s->usage, s->counter, mark - s->from);
+		SpinLockRelease(&s->tenant->mutex);
+		moved = true;
+	}
+	if (moved)
+		pg_atomic_fetch_add_u64(&b->db->generation, 1);
+}
+
+bool
+mtr_flush_is_dirty(MtrDb *db, int32 tenant)
+{
+	uint64 bit = UINT64CONST(1) << (tenant % 64);
+	bool   ours;
+
+	if ((pg_atomic_read_u64(&MtrDirty[tenant / 64]) & bit) == 0)
+		return false;
+	LWLockAcquire(MtrShared->lock, LW_SHARED);
+	ours = MtrTenants[tenant].state != MTR_TENANT_FREE &&
+		   MtrTenants[tenant].db == db - MtrShared->db;
+	LWLockRelease(MtrShared->lock);
+	return ours;
+}
+
+int32
+mtr_flush_next_dirty(MtrDb *db, int32 from)
+{
+	for (int32 i = from; i < mtr_max_tenants; i++)
+	{
+		if (i % 64 == 0 && pg_atomic_read_u64(&MtrDirty[i / 64]) == 0)
+		{
+			i += 63; /* a whole word of clean tenants */
+			continue;
+		}
+		if (mtr_flush_is_dirty(db, i))
+			return i;
+	}
+	return -1;
+}

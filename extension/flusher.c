@@ -1,0 +1,354 @@
+/*
+ * flusher.c
+ *		The process that writes a database's usage to its tables.
+ *
+ * The launcher starts one for a database that has something to flush.  It
+ * claims the database in shared memory, so that there is never more than one;
+ * flushes every mortar.flush_interval, or when its latch is set; and leaves when
+ * nothing has come for a while.  A process connected to a database stands in
+ * the way of DROP DATABASE and its like: these ask it to leave (utility.c).
+ *
+ * The first flusher of a database in an epoch (an epoch is one life of shared
+ * memory) enters what clean stops have left in files, and then the epoch itself.
+ *
+ * When the server stops, sessions and workers get SIGTERM at the same time.
+ * So the flusher goes on until nobody is left who could still commit usage; what
+ * it does not get to see is written to a file by the postmaster (stopfile.c).
+ *
+ * An exit code other than 0 or 1 would restart the whole server, so every way
+ * out is proc_exit(0), or proc_exit(1) by an error.
+ */
+#include "mortar.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/procsignal.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "flush.h"
+#include "flush_batch.h"
+#include "guc.h"
+#include "spi.h"
+#include "stopfile.h"
+#include "xact.h"
+
+#define IDLE_MS 2000        /* without anything dirty: leave */
+#define STOP_MS 3000        /* after SIGTERM: leave whatever is left */
+#define STOP_POLL_MS 20     /* after SIGTERM: between two looks */
+#define ENTER_AGAIN_MS 1000 /* after the epoch could not be entered */
+
+typedef struct Flusher
+{
+	MtrDb      *db;
+	bool        entered;     /* stop files and the epoch are in the tables */
+	TimestampTz enter_again; /* not before */
+	TimestampTz stop_by;     /* 0: no SIGTERM yet */
+	TimestampTz last_busy;
+} Flusher;
+
+/* other epochs that did not leave word of a clean stop */
+static MtrStmt stmt_unclean = {
+	.sql = "UPDATE mortar.epochs SET clean = false "
+		   "WHERE clean IS NULL AND epoch_id <> $1",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 1,
+	.argtypes = {UUIDOID},
+};
+
+/* ---- the claim ---- */
+
+/* false: somebody else has it, or keeps flushers out */
+static bool
+claim(MtrDb *db)
+{
+	bool ok;
+
+	SpinLockAcquire(&db->mutex);
+	ok = db->blocked_by == 0 && db->flusher_state != MTR_FLUSHER_RUNNING;
+	if (ok)
+	{
+		db->flusher_state = MTR_FLUSHER_RUNNING;
+		db->flusher_pid = MyProcPid;
+		db->flusher_latch = MyLatch;
+	}
+	else if (db->flusher_state == MTR_FLUSHER_STARTING)
+		db->flusher_state = MTR_FLUSHER_NONE; /* that was this process */
+	SpinLockRelease(&db->mutex);
+	return ok;
+}
+
+static void
+release(MtrDb *db)
+{
+	SpinLockAcquire(&db->mutex);
+	if (db->flusher_pid == MyProcPid ||
+		db->flusher_state == MTR_FLUSHER_STARTING)
+	{
+		db->flusher_state = MTR_FLUSHER_NONE;
+		db->flusher_pid = 0;
+		db->flusher_latch = NULL;
+	}
+	SpinLockRelease(&db->mutex);
+}
+
+static void
+at_exit(int code, Datum arg)
+{
+	MtrDb *db = (MtrDb *) DatumGetPointer(arg);
+
+	release(db);
+	/* usage that came while this process left needs another one */
+	if (pg_atomic_read_u32(&db->dirty) != 0)
+		mtr_wake_launcher();
+}
+
+static bool
+is_blocked(MtrDb *db)
+{
+	bool blocked;
+
+	SpinLockAcquire(&db->mutex);
+	blocked = db->blocked_by != 0;
+	SpinLockRelease(&db->mutex);
+	return blocked;
+}
+
+/* ---- the epoch ---- */
+
+static void
+note_entered(void *arg)
+{
+	MtrDb *db = arg;
+
+	SpinLockAcquire(&db->mutex);
+	db->epoch_entered = true;
+	SpinLockRelease(&db->mutex);
+}
+
+static void
+enter_epoch_step(void *arg)
+{
+	Datum args[1];
+
+	mtr_flush_epoch(false);
+	args[0] = UUIDPGetDatum(&MtrShared->epoch_id);
+	mtr_exec(&stmt_unclean, args, NULL, MTR_SNAP_WRITE, 0);
+	mtr_xact_on_commit(note_entered, arg);
+}
+
+static MtrFlushResult
+enter_epoch(Flusher *f)
+{
+	ErrorData     *error = NULL;
+	MtrFlushResult result;
+
+	if (f->enter_again > GetCurrentTimestamp())
+		return MTR_FLUSH_FAILED;
+	result = mtr_stopfile_enter(f->db);
+	if (result == MTR_FLUSH_OK)
+		result = mtr_flush_transaction(enter_epoch_step, f->db,
+									   MTR_FLUSH_TIMEOUT_MS, &error);
+	if (error != NULL)
+	{
+		mtr_flush_note_error(f->db, "the epoch could not be entered", error);
+		FreeErrorData(error);
+	}
+	f->entered = result == MTR_FLUSH_OK;
+	f->enter_again =
+		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ENTER_AGAIN_MS);
+	return result;
+}
+
+/* ---- the loop ---- */
+
+/* nobody is left who could commit usage, and all of it is in the tables */
+static bool
+is_quiet(MtrDb *db)
+{
+	int index = db - MtrShared->db;
+
+	if (CountDBBackends(MyDatabaseId) > 1 || mtr_flush_next_dirty(db, 0) >= 0)
+		return false;
+	for (int i = 0; i < mtr_max_tenants; i++)
+	{
+		MtrTenant *t = &MtrTenants[i];
+		bool       pinned;
+
+		SpinLockAcquire(&t->mutex);
+		pinned = t->state != MTR_TENANT_FREE && t->db == index && t->pins > 0;
+		SpinLockRelease(&t->mutex);
+		if (pinned)
+			return false;
+	}
+	return true;
+}
+
+static void
+service_interrupts(Flusher *f)
+{
+	/* a cancel that came while nothing ran has nothing to cancel */
+	QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	if (ShutdownRequestPending && f->stop_by == 0)
+		f->stop_by =
+			TimestampTzPlusMilliseconds(GetCurrentTimestamp(), STOP_MS);
+}
+
+static MtrFlushResult
+work(Flusher *f, bool force)
+{
+	MtrFlushResult result = MTR_FLUSH_OK;
+
+	if (!f->entered)
+		result = enter_epoch(f);
+	if (result == MTR_FLUSH_OK &&
+		(pg_atomic_read_u32(&f->db->dirty) != 0 || force))
+	{
+		result = mtr_flush_pass(f->db, force);
+		f->last_busy = GetCurrentTimestamp();
+	}
+	return result;
+}
+
+/* the extension is not, or no longer, here: forget what memory has of it */
+static void
+forget_database(void)
+{
+	MtrDb *db = mtr_db_find(MyDatabaseId);
+
+	if (db != NULL)
+	{
+		release(db);
+		mtr_db_purge(MyDatabaseId);
+	}
+	mtr_stopfile_forget(MyDatabaseId);
+}
+
+/* is it time to leave?	 A claim that is given up for good stays given up. */
+static bool
+done(Flusher *f, bool blocked)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (blocked)
+		return true;
+	if (f->stop_by != 0)
+		return now >= f->stop_by || is_quiet(f->db);
+	if (pg_atomic_read_u32(&f->db->dirty) != 0 || !f->entered ||
+		now < TimestampTzPlusMilliseconds(f->last_busy, IDLE_MS))
+		return false;
+
+	/*
+	 * Whoever commits usage from here on sees no flusher and wakes the
+	 * launcher; who did just before has set the flag.
+	 */
+	release(f->db);
+	return pg_atomic_read_u32(&f->db->dirty) == 0 || !claim(f->db);
+}
+
+static void
+loop(Flusher *f)
+{
+	for (;;)
+	{
+		bool           blocked;
+		MtrFlushResult result;
+
+		ResetLatch(MyLatch);
+		service_interrupts(f);
+		blocked = is_blocked(f->db);
+		result = work(f, blocked || f->stop_by != 0);
+		if (result == MTR_FLUSH_GONE)
+		{
+			forget_database();
+			return;
+		}
+		if (done(f, blocked))
+			return;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 f->stop_by != 0 ? STOP_POLL_MS : mtr_flush_interval_ms,
+						 PG_WAIT_EXTENSION);
+	}
+}
+
+/* ---- the process ---- */
+
+static void
+set(const char *name, const char *value)
+{
+	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/*
+ * Settings made for the database or all roles must not reach these
+ * transactions.
+ */
+static void
+settings(void)
+{
+	set("synchronous_commit", "on");
+	set("lock_timeout", "1000");
+	set("statement_timeout", "0");
+	set("idle_in_transaction_session_timeout", "0");
+	set("default_transaction_isolation", "read committed");
+	set("default_transaction_read_only", "off");
+	set("default_transaction_deferrable", "off");
+	set("search_path", "pg_catalog");
+	set("row_security", "on");
+}
+
+static bool
+extension_is_here(void)
+{
+	bool here;
+
+	StartTransactionCommand();
+	here = OidIsValid(get_extension_oid("mortar", true));
+	CommitTransactionCommand();
+	return here;
+}
+
+void
+mtr_flusher_main(Datum arg)
+{
+	Flusher f = {0};
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg), InvalidOid,
+											  BGWORKER_BYPASS_ALLOWCONN);
+	settings();
+
+	if (!extension_is_here())
+	{
+		forget_database();
+		proc_exit(0);
+	}
+	f.db = mtr_db();
+	before_shmem_exit(at_exit, PointerGetDatum(f.db));
+	if (!claim(f.db))
+		proc_exit(0);
+
+	f.entered = f.db->epoch_entered;
+	f.last_busy = GetCurrentTimestamp();
+	loop(&f);
+	proc_exit(0);
+}

@@ -1,0 +1,450 @@
+/*
+ * launcher.c
+ *		Starts a flusher for every database that needs one.
+ *
+ * The one worker that is always there.  It is connected to no database, so it
+ * stands in nobody's way, and sleeps until its latch is set: by a commit that
+ * finds no flusher running, by the postmaster when a flusher has started or
+ * ended, by a session that no longer keeps flushers out of a database.
+ *
+ * After its start it also starts, one after the other, a flusher for every
+ * database there is: the one with Mortar enters what a clean stop has left, the
+ * others leave at once.
+ *
+ * Flushers are started anew by nobody else: never by the postmaster, which
+ * would not know whether the database still exists.  After failures the next
+ * try waits, twice as long each time.
+ *
+ * Locking: MtrShared.lock, shared, to see which databases there are; a
+ * database's mutex for the state of its flusher.
+ */
+#include "mortar.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+#include "flush.h"
+
+#define RESTART_SECONDS 2
+#define FIRST_RETRY_MS 500
+#define MOST_RETRY_MS 10000
+#define BLOCKED_POLL_MS 1000 /* is the blocker still alive? */
+#define PROBE_MS 10000       /* then the next database's turn has come */
+#define STRAY_MS 10000       /* a start that nobody here remembers */
+
+/* a flusher that is running, or is to be started again later */
+typedef struct Start
+{
+	Oid                     dboid;
+	BackgroundWorkerHandle *handle; /* NULL: none */
+	int                     failures;
+	TimestampTz             not_before;
+} Start;
+
+static List       *starts = NIL;
+static List       *unprobed = NIL; /* oids, in turn */
+static Oid         probing = InvalidOid;
+static TimestampTz probing_until;
+static TimestampTz launched_at;
+static long        sleep_ms; /* until the next turn, -1: until woken */
+
+/* ---- pg_database ---- */
+
+/* oids of all databases, or of those that a client may connect to */
+static List *
+list_databases(bool connectable)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List         *found = NIL;
+	Relation      rel;
+	TableScanDesc scan;
+	HeapTuple     tuple;
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	rel = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(rel, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database db = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext    old;
+
+		if (connectable && !db->datallowconn)
+			continue;
+		old = MemoryContextSwitchTo(context);
+		found = lappend_oid(found, db->oid);
+		MemoryContextSwitchTo(old);
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return found;
+}
+
+static bool
+database_exists(Oid dboid)
+{
+	List *all = list_databases(false);
+	bool  exists = list_member_oid(all, dboid);
+
+	list_free(all);
+	return exists;
+}
+
+/* ---- starting ---- */
+
+static Start *
+start_of(Oid dboid)
+{
+	ListCell *lc;
+	Start    *s;
+
+	foreach (lc, starts)
+	{
+		s = lfirst(lc);
+		if (s->dboid == dboid)
+			return s;
+	}
+	s = palloc0(sizeof(Start));
+	s->dboid = dboid;
+	starts = lappend(starts, s);
+	return s;
+}
+
+static void
+wake_after(TimestampTz when)
+{
+	long ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), when) + 1;
+
+	if (sleep_ms < 0 || ms < sleep_ms)
+		sleep_ms = ms;
+}
+
+static void
+retry_later(Start *s)
+{
+	int ms = s->failures > 8
+				 ? MOST_RETRY_MS
+				 : Min(FIRST_RETRY_MS << s->failures, MOST_RETRY_MS);
+
+	s->failures++;
+	s->not_before = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+}
+
+/* from one state to another; false, with nothing changed, if it was a third */
+static bool
+change_state(MtrDb *db, MtrFlusherState from, MtrFlusherState to)
+{
+	bool ok;
+
+	if (db == NULL)
+		return true;
+	SpinLockAcquire(&db->mutex);
+	ok = db->flusher_state == from &&
+		 (to != MTR_FLUSHER_STARTING || db->blocked_by == 0);
+	if (ok)
+		db->flusher_state = to;
+	SpinLockRelease(&db->mutex);
+	return ok;
+}
+
+static void
+note_no_worker(MtrDb *db)
+{
+	static const char message[sizeof(db->last_error)] =
+		"no background worker is free to flush usage: "
+		"raise max_worker_processes";
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (db == NULL)
+		return;
+	SpinLockAcquire(&db->mutex);
+	memcpy(db->last_error, message, sizeof(message));
+	db->last_error_at = now;
+	SpinLockRelease(&db->mutex);
+}
+
+static bool
+register_flusher(Start *s)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags =
+		BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "mortar", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "mtr_flusher_main", BGW_MAXLEN);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "mortar flusher for database %u",
+			 s->dboid);
+	strlcpy(worker.bgw_type, "mortar flusher", BGW_MAXLEN);
+	worker.bgw_main_arg = ObjectIdGetDatum(s->dboid);
+	worker.bgw_notify_pid = MyProcPid;
+	return RegisterDynamicBackgroundWorker(&worker, &s->handle);
+}
+
+/* false: it could not be started now */
+static bool
+start_flusher(Start *s)
+{
+	MtrDb *db = mtr_db_find(s->dboid);
+
+	if (s->not_before > GetCurrentTimestamp())
+	{
+		wake_after(s->not_before);
+		return false;
+	}
+	if (!database_exists(s->dboid))
+	{
+		if (db != NULL)
+			mtr_db_purge(s->dboid);
+		return true;
+	}
+	if (!change_state(db, MTR_FLUSHER_NONE, MTR_FLUSHER_STARTING))
+		return true; /* one is there, or somebody keeps it out */
+	if (register_flusher(s))
+		return true;
+
+	s->handle = NULL;
+	(void) change_state(db, MTR_FLUSHER_STARTING, MTR_FLUSHER_NONE);
+	note_no_worker(db);
+	if (s->failures == 0)
+		ereport(LOG,
+				(errmsg("mortar: no background worker is free to flush usage"),
+				 errhint("Usage is kept in memory. Raise "
+						 "max_worker_processes.")));
+	retry_later(s);
+	wake_after(s->not_before);
+	return false;
+}
+
+/* flushers that have ended since the last turn */
+static void
+reap(void)
+{
+	ListCell *lc;
+
+	foreach (lc, starts)
+	{
+		Start *s = lfirst(lc);
+		MtrDb *db;
+		pid_t  pid;
+
+		if (s->handle == NULL ||
+			GetBackgroundWorkerPid(s->handle, &pid) != BGWH_STOPPED)
+			continue;
+		pfree(s->handle);
+		s->handle = NULL;
+
+		/* it has not come as far as claiming its database, or died on its way */
+		db = mtr_db_find(s->dboid);
+		if (db != NULL &&
+			change_state(db, MTR_FLUSHER_STARTING, MTR_FLUSHER_NONE))
+			retry_later(s);
+		else if (db != NULL && db->flusher_failures > 0)
+			retry_later(s);
+		else
+			s->failures = 0;
+		if (probing == s->dboid)
+			probing = InvalidOid;
+	}
+}
+
+/* those that are neither running nor waiting are forgotten */
+static void
+forget_idle(void)
+{
+	ListCell *lc;
+
+	foreach (lc, starts)
+	{
+		Start *s = lfirst(lc);
+
+		if (s->handle == NULL && s->failures == 0)
+		{
+			starts = foreach_delete_current(starts, lc);
+			pfree(s);
+		}
+	}
+}
+
+/* ---- what is to be done ---- */
+
+/* a blocker that died without saying so blocks no longer */
+static void
+check_blocker(MtrDb *db, pid_t blocker)
+{
+	if (BackendPidGetProc(blocker) != NULL)
+	{
+		wake_after(TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+											   BLOCKED_POLL_MS));
+		return;
+	}
+	SpinLockAcquire(&db->mutex);
+	if (db->blocked_by == blocker)
+		db->blocked_by = 0;
+	SpinLockRelease(&db->mutex);
+}
+
+/* a start that an earlier launcher did not live to see end */
+static void
+check_stray(MtrDb *db)
+{
+	TimestampTz until = TimestampTzPlusMilliseconds(launched_at, STRAY_MS);
+
+	if (GetCurrentTimestamp() < until)
+		wake_after(until);
+	else
+		(void) change_state(db, MTR_FLUSHER_STARTING, MTR_FLUSHER_NONE);
+}
+
+static void
+look_after(MtrDb *db, Oid dboid)
+{
+	MtrFlusherState state;
+	pid_t           blocker;
+
+	SpinLockAcquire(&db->mutex);
+	state = db->flusher_state;
+	blocker = db->blocked_by;
+	SpinLockRelease(&db->mutex);
+
+	if (blocker != 0)
+		check_blocker(db, blocker);
+	else if (state == MTR_FLUSHER_STARTING && start_of(dboid)->handle == NULL)
+		check_stray(db);
+	else if (state == MTR_FLUSHER_NONE && pg_atomic_read_u32(&db->dirty) != 0)
+		(void) start_flusher(start_of(dboid));
+}
+
+/* starts the next probe when the last one has claimed its database or left */
+static void
+probe(void)
+{
+	MtrDb *db = OidIsValid(probing) ? mtr_db_find(probing) : NULL;
+
+	if (db != NULL && db->flusher_state == MTR_FLUSHER_RUNNING)
+		probing = InvalidOid;
+	if (OidIsValid(probing) && GetCurrentTimestamp() < probing_until)
+	{
+		wake_after(probing_until);
+		return;
+	}
+	probing = InvalidOid;
+	while (unprobed != NIL && !OidIsValid(probing))
+	{
+		Start *s = start_of(linitial_oid(unprobed));
+
+		if (!start_flusher(s))
+			return;
+		unprobed = list_delete_first(unprobed);
+		if (s->handle != NULL)
+		{
+			probing = s->dboid;
+			probing_until =
+				TimestampTzPlusMilliseconds(GetCurrentTimestamp(), PROBE_MS);
+			wake_after(probing_until);
+		}
+	}
+}
+
+static void
+turn(void)
+{
+	sleep_ms = -1;
+	reap();
+	for (int i = 0; i < MTR_MAX_DBS; i++)
+	{
+		MtrDb *db = &MtrShared->db[i];
+		Oid    dboid;
+
+		LWLockAcquire(MtrShared->lock, LW_SHARED);
+		dboid = db->dboid;
+		LWLockRelease(MtrShared->lock);
+		if (OidIsValid(dboid))
+			look_after(db, dboid);
+	}
+	probe();
+	forget_idle();
+}
+
+/* ---- the process ---- */
+
+static void
+publish_latch(Latch *latch)
+{
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	MtrShared->launcher_latch = latch;
+	LWLockRelease(MtrShared->lock);
+}
+
+static void
+at_exit(int code, Datum arg)
+{
+	publish_latch(NULL);
+}
+
+void
+mtr_launcher_main(Datum arg)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	before_shmem_exit(at_exit, (Datum) 0);
+	publish_latch(MyLatch);
+	launched_at = GetCurrentTimestamp();
+	MemoryContextSwitchTo(TopMemoryContext);
+	unprobed = list_databases(true);
+
+	/* exit code 1: should only this process be told to end, it comes back */
+	while (!ShutdownRequestPending)
+	{
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		turn();
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+							 (sleep_ms >= 0 ? WL_TIMEOUT : 0),
+						 sleep_ms, PG_WAIT_EXTENSION);
+	}
+	proc_exit(1);
+}
+
+void
+mtr_launcher_init(void)
+{
+	BackgroundWorker worker;
+
+	if (IsBinaryUpgrade)
+		return;
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags =
+		BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = RESTART_SECONDS;
+	strlcpy(worker.bgw_library_name, "mortar", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "mtr_launcher_main", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "mortar launcher", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "mortar launcher", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}

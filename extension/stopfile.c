@@ -1,0 +1,285 @@
+/*
+ * stopfile.c
+ *		What a clean stop could not flush, written to a file by the postmaster.
+ *
+ * A flusher cannot see to the very last commit: on a fast shutdown it is told
+ * to leave at the same time as everybody else.  The postmaster exits last, with
+ * shared memory still in place and nobody left to change it.  So it writes, for
+ * every database, what is unflushed to pg_stat/mortar-<database>-<epoch>.stop.
+ * A file without records says as much: this epoch ended well.
+ *
+ * The exit code does not tell a clean stop from an immediate one; the control
+ * file does: only after the shutdown checkpoint does it say "shut down".  After
+ * any other end there is no file, and the epoch is not clean.
+ *
+ * Locking: none.  The callback runs in the postmaster, which may not take any
+ * lock, when all other processes are gone.  An error in it would be fatal for
+ * nothing: it only ever logs.
+ */
+#include "mortar.h"
+
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+#include "core/usage_ring.h"
+#include "core/uuid7.h"
+#include "flush.h"
+#include "flush_batch.h"
+#include "guc.h"
+#include "http.h"
+#include "stopfile.h"
+
+/* a file being written */
+typedef struct Output
+{
+	FILE       *file;
+	pg_crc32c   crc;
+	uint64      nrecords;
+	bool        failed;
+	const char *path;
+} Output;
+
+static void
+put(Output *out, const void *data, size_t len)
+{
+	COMP_CRC32C(out->crc, data, len);
+	if (!out->failed && fwrite(data, len, 1, out->file) != 1)
+		out->failed = true;
+}
+
+static const MtrCounter *
+counter_of(const MtrTenant *t, const MtrUsageKey *key)
+{
+	for (int i = 0; i < MTR_COUNTERS; i++)
+		if (t->counter[i].meter == key->meter &&
+			memcmp(&t->counter[i].price_id, &key->price_id, UUID_LEN) == 0)
+			return &t->counter[i];
+	return NULL;
+}
+
+/* the records of one usage slot; out NULL: only count them */
+static uint64
+put_usage(Output *out, const MtrTenant *t, const MtrUsage *u)
+{
+	struct mtr_segment segment[MTR_RING_MARKS];
+	const MtrCounter  *c = counter_of(t, &u->key);
+	int                n;
+
+	if (u->done <= u->flushed)
+		return 0;
+	n = mtr_flush_cut(&u->ring, u->flushed, u->done, segment);
+	for (int i = 0; i < n && out != NULL; i++)
+	{
+		MtrStopRecord r;
+
+		memset(&r, 0, sizeof(r));
+		strlcpy(r.tenant, t->tenant_id, sizeof(r.tenant));
+		strlcpy(r.meter, mtr_meter_name((MtrMeter) u->key.meter),
+				sizeof(r.meter));
+		strlcpy(r.route, mtr_route_template(u->key.route), sizeof(r.route));
+		r.key_id = u->key.key_id;
+		r.price_id = u->key.price_id;
+		if (c != NULL && !mtr_uuid_is_nil(&u->key.price_id))
+		{
+			r.num_uc = c->num_uc;
+			r.per_units = c->per_units;
+		}
+		r.from_qty = segment[i].from;
+		r.upto_qty = segment[i].upto;
+		r.minute = segment[i].minute;
+		put(out, &r, sizeof(r));
+	}
+	return n;
+}
+
+static uint64
+put_database(Output *out, int db)
+{
+	uint64 n = 0;
+
+	for (int i = 0; i < mtr_max_tenants; i++)
+	{
+		const MtrTenant *t = &MtrTenants[i];
+
+		if (t->state == MTR_TENANT_FREE || t->db != db)
+			continue;
+		for (const MtrUsage *u = t->usage; u != NULL; u = u->next)
+			n += put_usage(out, t, u);
+	}
+	return n;
+}
+
+static void
+put_file(Output *out, int db, const ControlFileData *control)
+{
+	MtrStopHeader h;
+
+	memset(&h, 0, sizeof(h));
+	h.magic = MTR_STOPFILE_MAGIC;
+	h.version = MTR_STOPFILE_VERSION;
+	h.dboid = MtrShared->db[db].dboid;
+	h.epoch_id = MtrShared->epoch_id;
+	h.started_at = MtrShared->epoch_start;
+	h.system_id = control->system_identifier;
+	h.timeline = control->checkPointCopy.ThisTimeLineID;
+	h.record_size = sizeof(MtrStopRecord);
+	h.nrecords = put_database(NULL, db);
+
+	INIT_CRC32C(out->crc);
+	put(out, &h, sizeof(h));
+	(void) put_database(out, db);
+	FIN_CRC32C(out->crc);
+	if (!out->failed && fwrite(&out->crc, sizeof(out->crc), 1, out->file) != 1)
+		out->failed = true;
+}
+
+static void
+write_database(int db, const ControlFileData *control)
+{
+	Output out = {0};
+	char   uuid[MTR_UUID_CHARS + 1];
+	char   path[MAXPGPATH];
+	char   temp[MAXPGPATH + 4];
+
+	mtr_uuid_format(MtrShared->epoch_id.data, uuid);
+	uuid[MTR_UUID_CHARS] = '\0';
+	snprintf(path, sizeof(path),
+			 PGSTAT_STAT_PERMANENT_DIRECTORY "/mortar-%u-%s.stop",
+			 MtrShared->db[db].dboid, uuid);
+	snprintf(temp, sizeof(temp), "%s.tmp", path);
+
+	out.file = AllocateFile(temp, PG_BINARY_W);
+	if (out.file == NULL)
+	{
+		ereport(LOG, (errcode_for_file_access(),
+					  errmsg("could not create file \"%s\": %m", temp)));
+		return;
+	}
+	put_file(&out, db, control);
+	if (FreeFile(out.file) != 0 || out.failed)
+	{
+		ereport(LOG, (errcode_for_file_access(),
+					  errmsg("could not write file \"%s\": %m", temp),
+					  errdetail("Usage that was not flushed is lost.")));
+		(void) unlink(temp);
+		return;
+	}
+	/* makes the file's contents durable, too, and logs what goes wrong */
+	(void) durable_rename(temp, path, LOG);
+}
+
+static void
+write_all(void)
+{
+	bool             crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+
+	if (!crc_ok || control->state != DB_SHUTDOWNED)
+		return;
+	for (int i = 0; i < MTR_MAX_DBS; i++)
+		if (OidIsValid(MtrShared->db[i].dboid))
+			write_database(i, control);
+}
+
+static void
+at_exit(int code, Datum arg)
+{
+	if (code != 0 || MtrShared == NULL)
+		return;
+	PG_TRY();
+	{
+		write_all();
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+}
+
+void
+mtr_stopfile_init(void)
+{
+	if (!IsUnderPostmaster && !IsBinaryUpgrade)
+		on_shmem_exit(at_exit, (Datum) 0);
+}
+
+/* ---- finding files ---- */
+
+static bool
+ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s);
+	size_t m = strlen(end);
+
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+void
+mtr_stopfile_each(Oid   dboid, bool (*func)(const char *path, void *arg),
+				  void *arg)
+{
+	char           prefix[64];
+	char           path[MAXPGPATH];
+	DIR           *dir = AllocateDir(PGSTAT_STAT_PERMANENT_DIRECTORY);
+	struct dirent *entry;
+
+	snprintf(prefix, sizeof(prefix), "mortar-%u-", dboid);
+	while ((entry = ReadDirExtended(dir, PGSTAT_STAT_PERMANENT_DIRECTORY,
+									LOG)) != NULL)
+	{
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
+			!ends_with(entry->d_name, ".stop"))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", PGSTAT_STAT_PERMANENT_DIRECTORY,
+				 entry->d_name);
+		if (!func(path, arg))
+			break;
+	}
+	FreeDir(dir);
+}
+
+static bool
+note_pending(const char *path, void *arg)
+{
+	*(bool *) arg = true;
+	return false;
+}
+
+bool
+mtr_stopfile_pending(MtrDb *db)
+{
+	bool pending = false;
+	bool entered;
+
+	SpinLockAcquire(&db->mutex);
+	entered = db->epoch_entered;
+	SpinLockRelease(&db->mutex);
+	if (!entered)
+		mtr_stopfile_each(db->dboid, note_pending, &pending);
+	return pending;
+}
+
+static bool
+forget(const char *path, void *arg)
+{
+	if (unlink(path) != 0)
+		ereport(LOG, (errcode_for_file_access(),
+					  errmsg("could not remove file \"%s\": %m", path)));
+	return true;
+}
+
+void
+mtr_stopfile_forget(Oid dboid)
+{
+	mtr_stopfile_each(dboid, forget, NULL);
+}

@@ -1,0 +1,67 @@
+/*
+ * stopfile.h
+ *		The file of a clean stop: its format, and where it lies.
+ *
+ *		stopfile.c		 writes it (postmaster) and looks for it
+ *		stopfile_enter.c enters it into tables (flusher)
+ *
+ * A file is a header, records, and a CRC-32C of everything before it.  It is
+ * read by the server that wrote it, or by a copy of its data directory: integers
+ * are in the machine's own order.
+ */
+#ifndef MORTAR_STOPFILE_H
+#define MORTAR_STOPFILE_H
+
+#include "shmem.h"
+
+#include "port/pg_crc32c.h"
+
+#define MTR_STOPFILE_MAGIC 0x4d54525f53544f50 /* "MTR_STOP" */
+#define MTR_STOPFILE_VERSION 1
+#define MTR_STOPFILE_METER_LEN 32
+#define MTR_STOPFILE_ROUTE_LEN 128
+
+typedef struct MtrStopHeader
+{
+	uint64      magic;
+	uint32      version;
+	Oid         dboid;
+	pg_uuid_t   epoch_id;
+	TimestampTz started_at;
+	uint64      system_id;
+	uint32      timeline;
+	uint32      record_size;
+	uint64      nrecords;
+} MtrStopHeader;
+
+/*
+ * A stretch of a usage slot's quantity that belongs to one minute.  Records of
+ * a tenant stand together.  Strings are padded with zeros.
+ */
+typedef struct MtrStopRecord
+{
+	char      tenant[MTR_TENANT_LEN];
+	char      meter[MTR_STOPFILE_METER_LEN];
+	char      route[MTR_STOPFILE_ROUTE_LEN];
+	pg_uuid_t key_id;
+	pg_uuid_t price_id;
+	int64     num_uc; /* of the price; both 0 without one */
+	int64     per_units;
+	int64     from_qty;
+	int64     upto_qty;
+	int32     minute; /* minutes since 1970, UTC */
+	int32     zero;
+} MtrStopRecord;
+
+/*
+ * Calls func(path, arg) for each stop file of the database until it returns
+ * false.  Uses the current memory context.
+ */
+extern void
+mtr_stopfile_each(Oid   dboid, bool (*func)(const char *path, void *arg),
+				  void *arg);
+
+/* removes the files of a database; failures are logged */
+extern void mtr_stopfile_forget(Oid dboid);
+
+#endif /* MORTAR_STOPFILE_H */

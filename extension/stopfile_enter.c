@@ -1,0 +1,341 @@
+/*
+ * stopfile_enter.c
+ *		Entering the file of a clean stop into the journal.
+ *
+ * One transaction per file: all its rows, and the word that its epoch was
+ * clean.  The epoch's row is what makes it happen once: a file whose epoch is
+ * clean already was entered before and only failed to be removed.
+ *
+ * No tenant's slot may be loaded in between the stop and this: it would be
+ * loaded without the usage in the file.  So loaders ask mtr_stopfile_pending(),
+ * and wait.  The transaction also makes all slots of the database stale, for one
+ * that was loaded regardless (somebody has put a file back, say).
+ *
+ * A file that cannot be right is set aside under another name, and its epoch is
+ * not clean.  Any other failure is tried again.
+ */
+#include "mortar.h"
+
+#include <unistd.h>
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/memutils.h"
+
+#include "core/price.h"
+#include "flush.h"
+#include "flush_batch.h"
+#include "spi.h"
+#include "stopfile.h"
+#include "xact.h"
+
+/* prices that one tenant's records of one meter can be of, at most */
+#define WALKS (MTR_COUNTERS * MTR_METERS)
+
+/* how far the priced quantity of one price has come */
+typedef struct Walk
+{
+	char      meter[MTR_STOPFILE_METER_LEN];
+	pg_uuid_t price_id;
+	int64     quantity;
+} Walk;
+
+typedef struct Entering
+{
+	MtrDb        *db;
+	const char   *path;
+	FILE         *file;
+	MtrStopHeader header;
+	char          tenant[MTR_TENANT_LEN]; /* whose walks these are */
+	int           nwalks;
+	Walk          walk[WALKS];
+} Entering;
+
+typedef struct Found
+{
+	List *paths;
+} Found;
+
+static MtrStmt stmt_is_open = {
+	.sql = "SELECT 1 FROM mortar.epochs WHERE epoch_id = $1 "
+		   "AND clean IS NOT NULL",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 1,
+	.argtypes = {UUIDOID},
+};
+
+static MtrStmt stmt_clean = {
+	.sql = "INSERT INTO mortar.epochs "
+		   "  (epoch_id, system_id, timeline, started_at, clean) "
+		   "VALUES ($1, $2, $3, $4, true) "
+		   "ON CONFLICT (epoch_id) DO UPDATE SET clean = true",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 4,
+	.argtypes = {UUIDOID, INT8OID, INT4OID, TIMESTAMPTZOID},
+};
+
+/* ---- reading ---- */
+
+static void
+get(Entering *e, void *data, size_t len)
+{
+	if (fread(data, len, 1, e->file) == 1)
+		return;
+	if (ferror(e->file))
+		ereport(ERROR, (errcode_for_file_access(),
+						errmsg("could not read file \"%s\": %m", e->path)));
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+					errmsg("file \"%s\" ends early", e->path)));
+}
+
+static bool
+is_string(const char *s, size_t size)
+{
+	return memchr(s, '\0', size) != NULL;
+}
+
+static bool
+is_sane(const MtrStopRecord *r)
+{
+	return is_string(r->tenant, sizeof(r->tenant)) &&
+		   is_string(r->meter, sizeof(r->meter)) &&
+		   is_string(r->route, sizeof(r->route)) && r->from_qty >= 0 &&
+		   r->upto_qty > r->from_qty && r->upto_qty <= MTR_MAX_QUANTITY &&
+		   r->num_uc >= 0 &&
+		   (mtr_uuid_is_nil(&r->price_id) || r->per_units > 0);
+}
+
+/* reads all of the file once: not a row is written before all of it is right */
+static void
+check(Entering *e)
+{
+	const MtrStopHeader *h = &e->header;
+	pg_crc32c            crc;
+	pg_crc32c            stored;
+	MtrStopRecord        r;
+	bool                 sane = true;
+
+	INIT_CRC32C(crc);
+	get(e, &e->header, sizeof(e->header));
+	COMP_CRC32C(crc, &e->header, sizeof(e->header));
+	if (h->magic != MTR_STOPFILE_MAGIC || h->version != MTR_STOPFILE_VERSION ||
+		h->record_size != sizeof(MtrStopRecord) || h->dboid != MyDatabaseId)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("file \"%s\" has a wrong header", e->path)));
+	for (uint64 i = 0; i < h->nrecords; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		get(e, &r, sizeof(r));
+		COMP_CRC32C(crc, &r, sizeof(r));
+		sane = sane && is_sane(&r);
+	}
+	FIN_CRC32C(crc);
+	get(e, &stored, sizeof(stored));
+	if (!EQ_CRC32C(crc, stored) || !sane)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("file \"%s\" has a wrong checksum", e->path)));
+}
+
+/* ---- entering ---- */
+
+static Walk *
+find_walk(Entering *e, const MtrStopRecord *r)
+{
+	Walk *w;
+
+	if (strcmp(e->tenant, r->tenant) != 0)
+	{
+		strlcpy(e->tenant, r->tenant, sizeof(e->tenant));
+		e->nwalks = 0;
+	}
+	for (int i = 0; i < e->nwalks; i++)
+		if (memcmp(&e->walk[i].price_id, &r->price_id, UUID_LEN) == 0 &&
+			strcmp(e->walk[i].meter, r->meter) == 0)
+			return &e->walk[i];
+	if (e->nwalks == WALKS)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("file \"%s\" has too many prices of tenant \"%s\"",
+						e->path, r->tenant)));
+	w = &e->walk[e->nwalks++];
+	strlcpy(w->meter, r->meter, sizeof(w->meter));
+	w->price_id = r->price_id;
+	w->quantity = mtr_journal_priced(r->tenant, r->meter, &r->price_id);
+	return w;
+}
+
+static int64
+cost_of(Entering *e, const MtrStopRecord *r)
+{
+	Walk *w;
+	int64 qty = r->upto_qty - r->from_qty;
+	int64 cost;
+
+	if (mtr_uuid_is_nil(&r->price_id))
+		return 0;
+	w = find_walk(e, r);
+	if (!mtr_price_step(w->quantity, qty, r->num_uc, r->per_units, &cost))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("cost of tenant \"%s\" is out of range", r->tenant)));
+	w->quantity += qty;
+	return cost;
+}
+
+static void
+enter_rows(Entering *e)
+{
+	MtrJournal    journal;
+	MemoryContext rows = AllocSetContextCreate(
+		CurrentMemoryContext, "mortar stop file", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old;
+
+	mtr_journal_init(&journal);
+	old = MemoryContextSwitchTo(rows);
+	for (uint64 i = 0; i < e->header.nrecords; i++)
+	{
+		MtrStopRecord r;
+		MtrJournalRow row;
+
+		get(e, &r, sizeof(r));
+		row.tenant = r.tenant;
+		row.meter = r.meter;
+		row.key_id = r.key_id;
+		row.route = r.route;
+		row.price_id = r.price_id;
+		row.from_qty = r.from_qty;
+		row.upto_qty = r.upto_qty;
+		row.minute = r.minute;
+		row.cost_uc = cost_of(e, &r);
+		mtr_journal_add(&journal, &row);
+		if (journal.nrows == MTR_FLUSH_ROWS)
+		{
+			mtr_journal_write(&journal, &e->header.epoch_id);
+			MemoryContextReset(rows);
+		}
+	}
+	mtr_journal_write(&journal, &e->header.epoch_id);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+make_stale(void *arg)
+{
+	MtrDb *db = arg;
+
+	pg_atomic_fetch_add_u64(&db->generation, 1);
+}
+
+static void
+enter_file(void *arg)
+{
+	Entering *e = arg;
+	Datum     args[4];
+
+	e->file = AllocateFile(e->path, PG_BINARY_R);
+	if (e->file == NULL)
+		ereport(ERROR, (errcode_for_file_access(),
+						errmsg("could not open file \"%s\": %m", e->path)));
+	check(e);
+
+	args[0] = UUIDPGetDatum(&e->header.epoch_id);
+	args[1] = Int64GetDatum((int64) e->header.system_id);
+	args[2] = Int32GetDatum((int32) e->header.timeline);
+	args[3] = TimestampTzGetDatum(e->header.started_at);
+	mtr_exec(&stmt_is_open, args, NULL, MTR_SNAP_WRITE, 1);
+	if (SPI_processed == 0)
+	{
+		if (fseek(e->file, sizeof(MtrStopHeader), SEEK_SET) != 0)
+			ereport(ERROR, (errcode_for_file_access(),
+							errmsg("could not read file \"%s\": %m", e->path)));
+		enter_rows(e);
+		mtr_exec(&stmt_clean, args, NULL, MTR_SNAP_WRITE, 0);
+		if (e->header.nrecords > 0)
+			mtr_xact_on_commit(make_stale, e->db);
+	}
+	(void) FreeFile(e->file);
+}
+
+/* ---- files ---- */
+
+static bool
+note_path(const char *path, void *arg)
+{
+	Found *found = arg;
+
+	found->paths = lappend(found->paths, pstrdup(path));
+	return true;
+}
+
+/* can trying again not help? */
+static bool
+is_hopeless(const ErrorData *error)
+{
+	int class = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+
+	return error->sqlerrcode == ERRCODE_DATA_CORRUPTED ||
+		   class == ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION) ||
+		   class == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION);
+}
+
+static void
+put_aside(const char *path, const ErrorData *error)
+{
+	char *aside = psprintf("%s.bad", path);
+
+	ereport(LOG,
+			(errmsg("mortar: usage of a clean stop could not be entered: %s",
+					error->message),
+			 errhint("The file is kept as \"%s\"; its epoch is marked as not "
+					 "clean.",
+					 aside)));
+	(void) durable_rename(path, aside, LOG);
+}
+
+static MtrFlushResult
+enter_one(MtrDb *db, const char *path)
+{
+	Entering      *e = palloc0(sizeof(Entering));
+	ErrorData     *error;
+	MtrFlushResult result;
+
+	e->db = db;
+	e->path = path;
+	result =
+		mtr_flush_transaction(enter_file, e, MTR_STOPFILE_TIMEOUT_MS, &error);
+	if (result == MTR_FLUSH_OK && unlink(path) != 0)
+		ereport(LOG, (errcode_for_file_access(),
+					  errmsg("could not remove file \"%s\": %m", path)));
+	if (result == MTR_FLUSH_FAILED && is_hopeless(error))
+	{
+		put_aside(path, error);
+		result = MTR_FLUSH_OK;
+	}
+	else if (result == MTR_FLUSH_FAILED)
+		mtr_flush_note_error(db, "usage of a clean stop could not be entered",
+							 error);
+	return result;
+}
+
+MtrFlushResult
+mtr_stopfile_enter(MtrDb *db)
+{
+	MemoryContext context = AllocSetContextCreate(
+		CurrentMemoryContext, "mortar stop files", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext  old = MemoryContextSwitchTo(context);
+	Found          found = {NIL};
+	MtrFlushResult result = MTR_FLUSH_OK;
+	ListCell      *lc;
+
+	mtr_stopfile_each(MyDatabaseId, note_path, &found);
+	foreach (lc, found.paths)
+	{
+		result = enter_one(db, lfirst(lc));
+		if (result != MTR_FLUSH_OK)
+			break;
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return result;
+}
