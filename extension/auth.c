@@ -26,7 +26,7 @@
 #include "core/apikey.h"
 #include "keys.h"
 #include "spi.h"
-#include "xact.h"
+#include "inval.h"
 
 #define REMEMBERED 2048
 
@@ -320,7 +320,7 @@ mtr_key_invalidate_at_commit(const pg_uuid_t *key_id)
 	MtrKey       *k;
 
 	make_hash_key(&hk, key_id);
-	mtr_xact_reserve_key();
+	mtr_inval_reserve_key();
 	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
 	k = entry_locked(&hk);
 	if (k != NULL)
@@ -331,8 +331,8 @@ mtr_key_invalidate_at_commit(const pg_uuid_t *key_id)
 	}
 	LWLockRelease(MtrShared->lock);
 	if (k != NULL)
-		mtr_xact_key_changed(k);
+		mtr_inval_key_changed(k);
 	else
 		/* no room to name the key: let everything be read again */
-		mtr_xact_foreign_write(mtr_db());
+		mtr_inval_foreign_write(mtr_db());
 }

@@ -19,6 +19,7 @@
 #include "guc.h"
 #include "shmem.h"
 #include "spi.h"
+#include "inval.h"
 #include "xact.h"
 
 PG_MODULE_MAGIC;
@@ -84,7 +85,7 @@ mtr_note_write(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("must be called as a trigger")));
 	if (MtrShared != NULL && !mtr_own_statement())
-		mtr_xact_foreign_write(mtr_db());
+		mtr_inval_foreign_write(mtr_db());
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(data->tg_event)
 							   ? data->tg_newtuple
 							   : data->tg_trigtuple);

@@ -352,8 +352,10 @@ mtr_grant_credits(PG_FUNCTION_ARGS)
 static bool
 on_short_arg(FunctionCallInfo fcinfo, int argno)
 {
-	char *s =
-		PG_ARGISNULL(argno) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	const char *s = "";
+
+	if (!PG_ARGISNULL(argno))
+		s = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 
 	if (strcmp(s, "return") == 0)
 		return true;

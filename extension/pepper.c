@@ -54,6 +54,7 @@ static EVP_MAC_CTX *
 keyed_context(const uint8 *key, size_t len)
 {
 	static EVP_MAC *mac = NULL;
+	char            digest[] = "SHA256";
 	OSSL_PARAM      params[2];
 	EVP_MAC_CTX    *ctx;
 
@@ -61,7 +62,7 @@ keyed_context(const uint8 *key, size_t len)
 		mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	if (mac == NULL || (ctx = EVP_MAC_CTX_new(mac)) == NULL)
 		return NULL;
-	params[0] = OSSL_PARAM_construct_utf8_string("digest", "SHA256", 0);
+	params[0] = OSSL_PARAM_construct_utf8_string("digest", digest, 0);
 	params[1] = OSSL_PARAM_construct_end();
 	if (EVP_MAC_init(ctx, key, len, params) != 1)
 	{

@@ -17,7 +17,7 @@
 
 #include "price.h"
 #include "spi.h"
-#include "xact.h"
+#include "inval.h"
 
 PG_FUNCTION_INFO_V1(mtr_set_price);
 
@@ -161,6 +161,6 @@ mtr_set_price(PG_FUNCTION_ARGS)
 	SPI_connect();
 	mtr_exec(&stmt_insert, args, NULL, MTR_SNAP_WRITE, 0);
 	SPI_finish();
-	mtr_xact_price_changed(mtr_db());
+	mtr_inval_price_changed(mtr_db());
 	PG_RETURN_DATUM(mtr_uuid_datum(&id));
 }

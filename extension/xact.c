@@ -24,6 +24,7 @@
 #include "utils/timestamp.h"
 
 #include "core/price.h"
+#include "inval.h"
 #include "slot.h"
 #include "spi.h"
 #include "tenant.h"
@@ -62,13 +63,6 @@ static Record *records = NULL;
 static int     nrecords = 0;
 static int     maxrecords = 0;
 
-static MtrKey **keys = NULL;
-static int      nkeys = 0;
-static int      maxkeys = 0;
-
-static MtrDb *price_db = NULL;
-static MtrDb *foreign_db = NULL;
-static MtrDb *purge_db = NULL;
 static void (*commit_func)(void *arg) = NULL;
 static void *commit_arg = NULL;
 
@@ -92,13 +86,6 @@ mtr_xact_reserve(int n)
 		pins = grow(pins, &maxpins, npins + 1, sizeof(MtrPinned));
 	if (nrecords + n > maxrecords)
 		records = grow(records, &maxrecords, nrecords + n, sizeof(Record));
-}
-
-void
-mtr_xact_reserve_key(void)
-{
-	if (nkeys + 1 > maxkeys)
-		keys = grow(keys, &maxkeys, nkeys + 1, sizeof(MtrKey *));
 }
 
 static uint32
@@ -206,31 +193,6 @@ mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending)
 }
 
 void
-mtr_xact_price_changed(MtrDb *db)
-{
-	price_db = db;
-}
-
-void
-mtr_xact_key_changed(MtrKey *key)
-{
-	Assert(nkeys < maxkeys);
-	keys[nkeys++] = key;
-}
-
-void
-mtr_xact_foreign_write(MtrDb *db)
-{
-	foreign_db = db;
-}
-
-void
-mtr_xact_purge(MtrDb *db)
-{
-	purge_db = db;
-}
-
-void
 mtr_xact_on_commit(void (*func)(void *arg), void *arg)
 {
 	commit_func = func;
@@ -324,54 +286,6 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 	SpinLockRelease(&t->mutex);
 }
 
-static void
-end_db(void)
-{
-	MtrDb *db = price_db != NULL ? price_db : foreign_db;
-
-	if (db != NULL)
-	{
-		SpinLockAcquire(&db->mutex);
-		db->prices_loaded = false;
-		pg_atomic_fetch_add_u64(&db->price_generation, 1);
-		SpinLockRelease(&db->mutex);
-	}
-	if (foreign_db != NULL)
-	{
-		pg_atomic_fetch_add_u64(&foreign_db->generation, 1);
-		pg_atomic_fetch_add_u64(&foreign_db->key_generation, 1);
-	}
-	if (purge_db != NULL)
-	{
-		/* slots are stale from now on; the flusher frees them and leaves */
-		pg_atomic_fetch_add_u64(&purge_db->generation, 1);
-		pg_atomic_write_u32(&purge_db->dirty, 1);
-		mtr_wake_launcher();
-	}
-}
-
-static void
-end_keys(bool is_commit)
-{
-	MtrDb *db = &MtrShared->db[keys[0]->key.db];
-
-	if (is_commit)
-		pg_atomic_fetch_add_u64(&db->key_generation, 1);
-	for (int i = 0; i < nkeys; i++)
-	{
-		MtrKey *k = keys[i];
-
-		SpinLockAcquire(&k->mutex);
-		if (is_commit)
-		{
-			k->valid = false;
-		}
-		k->pins--;
-		SpinLockRelease(&k->mutex);
-	}
-	nkeys = 0;
-}
-
 /* minutes since the Unix epoch, of this transaction's end */
 static int32
 minute_now(void)
@@ -400,24 +314,16 @@ end_xact(bool is_commit)
 		for (int i = 0; i < n; i++)
 			end_records(&pins[i], is_commit, minute);
 	}
-	if (nkeys > 0)
-		end_keys(is_commit);
-	if (is_commit)
-	{
-		if (price_db != NULL || foreign_db != NULL || purge_db != NULL)
-			end_db();
-		if (commit_func != NULL)
-			commit_func(commit_arg);
-	}
-	price_db = foreign_db = purge_db = NULL;
+	mtr_inval_end(is_commit);
+	if (is_commit && commit_func != NULL)
+		commit_func(commit_arg);
 	commit_func = NULL;
 }
 
 static void
 refuse_prepare(void)
 {
-	if (nrecords > 0 || nkeys > 0 || price_db != NULL || foreign_db != NULL ||
-		purge_db != NULL || commit_func != NULL)
+	if (nrecords > 0 || mtr_inval_any() || commit_func != NULL)
 		goto refuse;
 	for (int i = 0; i < npins; i++)
 		if (pins[i].is_new)

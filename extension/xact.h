@@ -59,20 +59,6 @@ extern void mtr_xact_credit(MtrTenant *t, int64 amount);
 extern void
 mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending);
 
-/* a price was set: the database's prices are read again after commit */
-extern void mtr_xact_price_changed(MtrDb *db);
-
-/*
- * A key whose cached copy is void after commit.  The caller has raised
- * key->pins by one and called mtr_xact_reserve_key before.
- */
-extern void mtr_xact_reserve_key(void);
-extern void mtr_xact_key_changed(MtrKey *key);
-
-/* tables were changed by somebody else's statement; or all was dropped */
-extern void mtr_xact_foreign_write(MtrDb *db);
-extern void mtr_xact_purge(MtrDb *db);
-
 /* run in the COMMIT callback (flusher); nothing may fail in it */
 extern void mtr_xact_on_commit(void (*func)(void *arg), void *arg);
 

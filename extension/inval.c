@@ -1,0 +1,127 @@
+/*
+ * inval.c
+ *		What a transaction makes void in shared memory when it commits.
+ *
+ * Prices, keys and, for writes that were not Mortar's own, everything.	Keys
+ * are named one by one and pinned, so that the COMMIT callback has nothing to
+ * look up.	An aborted subtransaction's notes stay: reading something again that
+ * did not change does no harm.
+ */
+#include "mortar.h"
+
+#include "utils/memutils.h"
+
+#include "inval.h"
+
+static MtrKey **keys = NULL;
+static int      nkeys = 0;
+static int      maxkeys = 0;
+
+static MtrDb *price_db = NULL;
+static MtrDb *foreign_db = NULL;
+static MtrDb *purge_db = NULL;
+
+void
+mtr_inval_reserve_key(void)
+{
+	int n = Max(16, maxkeys * 2);
+
+	if (nkeys < maxkeys)
+		return;
+	if (keys == NULL)
+		keys = MemoryContextAlloc(TopMemoryContext, n * sizeof(MtrKey *));
+	else
+		keys = repalloc_huge(keys, n * sizeof(MtrKey *));
+	maxkeys = n;
+}
+
+void
+mtr_inval_price_changed(MtrDb *db)
+{
+	price_db = db;
+}
+
+void
+mtr_inval_key_changed(MtrKey *key)
+{
+	Assert(nkeys < maxkeys);
+	keys[nkeys++] = key;
+}
+
+void
+mtr_inval_foreign_write(MtrDb *db)
+{
+	foreign_db = db;
+}
+
+void
+mtr_inval_purge(MtrDb *db)
+{
+	purge_db = db;
+}
+
+static void
+end_db(void)
+{
+	MtrDb *db = price_db != NULL ? price_db : foreign_db;
+
+	if (db != NULL)
+	{
+		SpinLockAcquire(&db->mutex);
+		db->prices_loaded = false;
+		pg_atomic_fetch_add_u64(&db->price_generation, 1);
+		SpinLockRelease(&db->mutex);
+	}
+	if (foreign_db != NULL)
+	{
+		pg_atomic_fetch_add_u64(&foreign_db->generation, 1);
+		pg_atomic_fetch_add_u64(&foreign_db->key_generation, 1);
+	}
+	if (purge_db != NULL)
+	{
+		/* slots are stale from now on; the flusher frees them and leaves */
+		pg_atomic_fetch_add_u64(&purge_db->generation, 1);
+		pg_atomic_write_u32(&purge_db->dirty, 1);
+		mtr_wake_launcher();
+	}
+}
+
+static void
+end_keys(bool is_commit)
+{
+	MtrDb *db = &MtrShared->db[keys[0]->key.db];
+
+	if (is_commit)
+		pg_atomic_fetch_add_u64(&db->key_generation, 1);
+	for (int i = 0; i < nkeys; i++)
+	{
+		MtrKey *k = keys[i];
+
+		SpinLockAcquire(&k->mutex);
+		if (is_commit)
+		{
+			k->valid = false;
+		}
+		k->pins--;
+		SpinLockRelease(&k->mutex);
+	}
+	nkeys = 0;
+}
+
+void
+mtr_inval_end(bool is_commit)
+{
+	if (nkeys > 0)
+		end_keys(is_commit);
+	if (is_commit &&
+		(price_db != NULL || foreign_db != NULL || purge_db != NULL))
+		end_db();
+	price_db = foreign_db = purge_db = NULL;
+}
+
+bool
+mtr_inval_any(void)
+{
+	return nkeys > 0 || price_db != NULL || foreign_db != NULL ||
+		   purge_db != NULL;
+}

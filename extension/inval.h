@@ -1,0 +1,30 @@
+/*
+ * inval.h
+ *		What a transaction makes void in shared memory when it commits.
+ */
+#ifndef MORTAR_INVAL_H
+#define MORTAR_INVAL_H
+
+#include "shmem.h"
+
+/* a price was set: the database's prices are read again after commit */
+extern void mtr_inval_price_changed(MtrDb *db);
+
+/*
+ * A key whose cached copy is void after commit.  The caller has raised
+ * key->pins by one and called mtr_inval_reserve_key before.
+ */
+extern void mtr_inval_reserve_key(void);
+extern void mtr_inval_key_changed(MtrKey *key);
+
+/* tables were changed by somebody else's statement; or all was dropped */
+extern void mtr_inval_foreign_write(MtrDb *db);
+extern void mtr_inval_purge(MtrDb *db);
+
+/* called by xact.c when the transaction ends; nothing in it may fail */
+extern void mtr_inval_end(bool is_commit);
+
+/* whether this transaction has made anything void */
+extern bool mtr_inval_any(void);
+
+#endif /* MORTAR_INVAL_H */
