@@ -5,7 +5,7 @@
 #   make run              everything from nothing to a served request; Ctrl-C ends it
 #   make start / stop     the same in the background;  make clean-run removes its data
 #   make test             every check, on a machine where nothing of ours is installed
-#   make unit fuzz lint asan      single parts of it
+#   make unit fuzz lint   single parts of it;  make asan: all of it under sanitizers
 #   make bench            figures beside their peers, see bench/
 #
 # PGXS is included only when pg_config exists: run and test must work on a bare
@@ -27,6 +27,10 @@ WARN_GCC     = -Wimplicit-fallthrough=5 -Wduplicated-cond -Wlogical-op
 C_FLAGS      = -std=gnu11 $(WARN) $(if $(findstring clang,$(CC)),,$(WARN_GCC)) \
 	$(if $(WERROR),-Werror)
 
+# AddressSanitizer does not work inside Debian's server, UBSan does.
+UBSAN        = $(if $(SANITIZED),-fsanitize=undefined -fno-sanitize-recover=all)
+ASAN         = $(if $(SANITIZED),-fsanitize=address -fno-omit-frame-pointer)
+
 # ---- extension -------------------------------------------------------------
 EXTENSION    = mortar
 MODULE_big   = mortar
@@ -35,8 +39,8 @@ DATA         = $(wildcard sql/mortar--*--*.sql)
 DATA_built   = sql/mortar--1.0.sql
 # PG_CPPFLAGS reaches the clang step that makes bitcode, PG_CFLAGS does not
 PG_CPPFLAGS  = -Iextension -Isql $(if $(ASSERTS),-DUSE_ASSERT_CHECKING)
-PG_CFLAGS    = $(C_FLAGS) -MMD -MP $(EXTRA_CFLAGS)
-SHLIB_LINK   = -lcrypto $(EXTRA_LDFLAGS)
+PG_CFLAGS    = $(C_FLAGS) -MMD -MP $(UBSAN)
+SHLIB_LINK   = -lcrypto $(UBSAN)
 REGRESS      = $(sort $(patsubst regress/sql/%.sql,%,$(wildcard regress/sql/*.sql)))
 REGRESS_OPTS = --inputdir=regress --outputdir=regress --load-extension=mortar
 ISOLATION    = $(sort $(patsubst regress/specs/%.spec,%,$(wildcard regress/specs/*.spec)))
@@ -66,8 +70,8 @@ $(OBJS): .build/flags
 
 .build/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(C_FLAGS) $(PG_CPPFLAGS) $(EXTRA_CFLAGS) $(EXTRA_LDFLAGS)' | cmp -s - $@ || \
-		echo '$(CC) $(C_FLAGS) $(PG_CPPFLAGS) $(EXTRA_CFLAGS) $(EXTRA_LDFLAGS)' > $@
+	@echo '$(CC) $(C_FLAGS) $(PG_CPPFLAGS) $(UBSAN)' | cmp -s - $@ || \
+		echo '$(CC) $(C_FLAGS) $(PG_CPPFLAGS) $(UBSAN)' > $@
 
 sql/mortar--1.0.sql: $(sort $(wildcard sql/parts/*.sql))
 	cat $^ > $@
@@ -77,7 +81,7 @@ GATEWAY      = gateway/mortar-gateway
 GATEWAY_OBJS = $(patsubst %.c,%.o,$(wildcard gateway/*.c))
 GATEWAY_CFLAGS = -O2 -g $(C_FLAGS) -D_GNU_SOURCE -DH2O_USE_LIBUV=0 \
 	-D_FORTIFY_SOURCE=2 -fstack-protector-strong -pthread -Igateway -Isql \
-	-I$(includedir) $(EXTRA_CFLAGS)
+	-I$(includedir) $(UBSAN) $(ASAN)
 GATEWAY_LIBS = -lh2o-evloop -lssl -lcrypto -lpq -lpthread -lm
 gateway_bindir ?= /usr/local/bin
 
@@ -85,7 +89,7 @@ $(GATEWAY_OBJS): gateway/%.o: gateway/%.c .build/flags
 	$(CC) $(GATEWAY_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(GATEWAY): $(GATEWAY_OBJS)
-	$(CC) -pthread -o $@ $^ $(GATEWAY_LIBS) $(EXTRA_LDFLAGS)
+	$(CC) -pthread $(UBSAN) $(ASAN) -o $@ $^ $(GATEWAY_LIBS)
 
 ifneq ($(wildcard gateway/*.c),)
 all: $(GATEWAY)
@@ -155,6 +159,6 @@ run start stop clean-run:
 test:
 	@bash regress/test.sh
 asan:
-	@bash regress/test.sh asan
+	@SANITIZED=1 bash regress/test.sh
 bench:
 	@bash bench/run.sh

@@ -36,7 +36,7 @@ cluster_env() {
 
 # cluster_install DIR: what `make install` would put into the system
 cluster_install() {
-  submake all ${WERROR:+WERROR="$WERROR"} || die "the build failed"
+  submake all || die "the build failed"
   submake install DESTDIR="$1/install" >"$1/install.log" 2>&1 ||
     { cat "$1/install.log" >&2; die "the installation into $1/install failed"; }
 }
