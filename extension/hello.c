@@ -22,6 +22,7 @@
 #include "utils/guc.h"
 
 #include "guc.h"
+#include "spi.h"
 
 /* the longest version text of a gateway that is repeated to it */
 #define MAX_VERSION_CHARS 40
@@ -49,6 +50,8 @@ static const char *const session_settings[][2] = {
 	/* the gateway keeps idle connections, but never an open transaction */
 	{"idle_session_timeout", "0"},
 	{"idle_in_transaction_session_timeout", "10s"},
+	/* what Mortar's own statements need; set here, it costs no call anything */
+	{"search_path", MTR_SAFE_PATH},
 	/* functions of the product see one world, whoever set up the server */
 	{"TimeZone", "UTC"},
 	{"DateStyle", "ISO, YMD"},

@@ -5,11 +5,18 @@
  * The role is switched around the execution, with
  * SECURITY_LOCAL_USERID_CHANGE only: SECURITY_RESTRICTED_OPERATION would
  * forbid queueing deferred triggers.
+ *
+ * So is search_path: a plan is analysed again whenever the path differs from the
+ * one it was made under, and a caller who puts a schema with operators of their
+ * own in front of pg_catalog would have them run as the statement's role.
+ * Sessions of the gateway have the safe path already and pay nothing.
  */
 #include "mortar.h"
 
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "miscadmin.h"
+#include "utils/guc.h"
 #include "utils/snapmgr.h"
 
 #include "spi.h"
@@ -67,11 +74,26 @@ run(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	return rc;
 }
 
+/* a nest level for AtEOXact_GUC, or 0 when the path is safe as it is */
+static int
+set_safe_path(void)
+{
+	int level;
+
+	if (strcmp(namespace_search_path, MTR_SAFE_PATH) == 0)
+		return 0;
+	level = NewGUCNestLevel();
+	(void) set_config_option("search_path", MTR_SAFE_PATH, PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
 static void
 exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	 long limit)
 {
 	MtrUserSave save;
+	int         level = set_safe_path();
 	int         rc;
 
 	Assert(stmt->nargs <= MTR_STMT_MAX_ARGS);
@@ -83,6 +105,8 @@ exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	rc = run(stmt, args, nulls, snap, at, limit);
 	own_depth--;
 	mtr_unbecome(&save);
+	if (level > 0)
+		AtEOXact_GUC(true, level);
 
 	if (rc < 0)
 		elog(ERROR, "could not execute \"%s\": %s", stmt->sql,

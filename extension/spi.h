@@ -17,6 +17,9 @@
 
 #define MTR_STMT_MAX_ARGS 16
 
+/* the search_path that all of Mortar's own statements run under */
+#define MTR_SAFE_PATH "pg_catalog, pg_temp"
+
 typedef struct MtrStmt
 {
 	const char *sql;
