@@ -37,7 +37,7 @@
 
 #include "flush.h"
 #include "stopfile.h"
-#include "xact.h"
+#include "inval.h"
 
 #define LEAVE_MS 3000
 #define LEAVE_POLL_MS 10
@@ -265,7 +265,7 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 			return;
 		db = mtr_db_find(MyDatabaseId);
 		if (db != NULL)
-			mtr_xact_purge(db);
+			mtr_inval_purge(db);
 	}
 }
 
