@@ -22,7 +22,7 @@ export PG_CONFIG PORT
 WARN         = -Wall -Wextra -Wno-unused-parameter \
 	-Wno-declaration-after-statement -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wold-style-definition -Wwrite-strings -Wformat=2 \
-	-Wvla -Wnull-dereference
+	-Wvla -Wnull-dereference -Werror=implicit-function-declaration
 WARN_GCC     = -Wimplicit-fallthrough=5 -Wduplicated-cond -Wlogical-op
 C_FLAGS      = -std=gnu11 $(WARN) $(if $(findstring clang,$(CC)),,$(WARN_GCC)) \
 	$(if $(WERROR),-Werror)
