@@ -117,8 +117,8 @@ class Runner:
         self.settings = database.settings()
         self.targets = [self._target(name) for name in scenario.targets]
         self.targets = [t for t in self.targets if t]
-        self.mode = database.EgressMode() if any(
-            t.setting for t in self.targets) else None
+        switched = any(t.setting for t in self.targets)
+        self.mode = database.EgressMode() if switched else None
         self.runs = []
         self._require_rls()
         if not self.targets:
@@ -145,12 +145,22 @@ class Runner:
         target.pids = procs.listeners(target.address[1])
         return target
 
+    def _count_rows(self):
+        """The size that counts is what is listed, by every list alike."""
+        sizes = {t.name: len(json.loads(load.probe(t))) for t in self.targets
+                 if t.name != "limit-sql"}
+        if len(set(sizes.values())) > 1:
+            raise BenchError("the lists differ in length: %s" % sizes)
+        for size in sizes.values():
+            self.options.size = size
+
     def _prepare(self, target):
         if self.mode and target.setting:
             self.mode.set(target.setting)
             time.sleep(0.3)  # until the flusher has written what came before
 
     def warm_up(self):
+        self._count_rows()
         for target in self.targets:
             say("  warm-up  %-18s every response is checked" % target.name)
             self._prepare(target)
@@ -328,12 +338,12 @@ def options():
     p.add_argument("--duration", type=int, default=5, help="seconds of a run")
     p.add_argument("--rounds", type=int, default=ROUNDS,
                    help="least number of rounds, at least %d" % ROUNDS)
-    p.add_argument("--size", type=int, default=10, help="rows of the list")
     p.add_argument("--results", default=os.path.join(load.HERE, "results"))
     o = p.parse_args()
     if not o.targets and len(o.scenarios) != 1:
         p.error("one scenario at a time")
     o.scenario = o.scenarios[0]
+    o.size = 0  # counted later
     return o
 
 

@@ -69,6 +69,8 @@ class EgressMode:
     """Switches mortar.egress_mode, and puts the old value back at the end."""
 
     def __init__(self):
+        if psql("SHOW is_superuser;") != "on":
+            raise BenchError("switching %s needs a superuser: set PGUSER" % MODE)
         self.before = psql(
             "SELECT setting FROM pg_file_settings WHERE name = '%s' AND "
             "sourcefile LIKE '%%postgresql.auto.conf' AND applied;" % MODE)

@@ -135,15 +135,16 @@ def measure(target, postmaster, connections, seconds, settle_s):
     load0 = resource.getrusage(resource.RUSAGE_CHILDREN)
     pg0, front0, busy0 = read()
     r = _wrk(target, "measure.lua", connections, seconds)
+    known_s = sum(read()[:2]) - pg0 - front0
+    busy_s = procs.machine_busy_s() - busy0
     time.sleep(settle_s)
-    pg1, front1, busy1 = read()
+    pg1, front1, _ = read()
     load1 = resource.getrusage(resource.RUSAGE_CHILDREN)
     _check(target, r)
     probe(target)
 
     n = r["requests"]
     load_s = (load1.ru_utime + load1.ru_stime) - (load0.ru_utime + load0.ru_stime)
-    known_s = (pg1 - pg0) + (front1 - front0) + load_s
     out = {"requests": n, "seconds": r["us"] / 1e6, "req_per_s": n / (r["us"] / 1e6),
            "body_bytes": target.body_bytes, "load_cpu_us": load_s / n * 1e6,
            "pg_cpu_us": None, "front_cpu_us": None, "server_cpu_us": None,
@@ -152,6 +153,5 @@ def measure(target, postmaster, connections, seconds, settle_s):
         out["pg_cpu_us"] = (pg1 - pg0) / n * 1e6
         out["front_cpu_us"] = (front1 - front0) / n * 1e6
         out["server_cpu_us"] = out["pg_cpu_us"] + out["front_cpu_us"]
-        out["foreign_share"] = max(0.0, (busy1 - busy0) - known_s) / max(
-            busy1 - busy0, 0.01)
+        out["foreign_share"] = max(0.0, busy_s - known_s - load_s) / max(busy_s, 0.01)
     return out

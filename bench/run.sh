@@ -165,6 +165,9 @@ began=$SECONDS
 if [ -z "${MORTAR_URL:-}" ]; then
   "$top/regress/install-packages.sh" bench || exit 1
 fi
+for program in python3 wrk gnuplot psql; do
+  command -v "$program" >/dev/null || die "$program is missing; Debian has it"
+done
 needed=$(python3 "$here/compare.py" --targets $scenarios) || exit 1
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -176,10 +179,10 @@ BENCH_COMMIT=$(git -C "$top" rev-parse --short HEAD 2>/dev/null)
 export BENCH_COMMIT
 for scenario in $scenarios; do
   say "- $scenario"
-  python3 "$here/compare.py" "$scenario" --duration "$duration" --size "$size" \
+  python3 "$here/compare.py" "$scenario" --duration "$duration" \
     --connections "$connections" --rounds "$rounds" || exit 1
   gnuplot -e "csv='$here/results/$scenario.csv'; svg='$here/results/$scenario.svg'; \
-title='$scenario: $connections connections, $size rows'" "$here/plot.gp" ||
+title='$scenario: $connections keep-alive connections'" "$here/plot.gp" ||
     die "the plot of $scenario failed"
   say "plot: $here/results/$scenario.svg"
   say
