@@ -59,7 +59,7 @@ define_shared(void)
 {
 	DefineCustomIntVariable(
 		"mortar.max_keys",
-		"API keys kept in shared memory (about 220 bytes each).", NULL,
+		"API keys kept in shared memory (about 200 bytes each).", NULL,
 		&mtr_max_keys, 50000, 8, 10000000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"mortar.max_tenants",

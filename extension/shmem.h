@@ -130,7 +130,7 @@ typedef struct MtrCounter
 
 struct MtrUsage;
 
-typedef struct MtrTenant
+typedef struct pg_attribute_aligned(64) MtrTenant
 {
 	/* the fields of every call stand first, on the slot's own cache line */
 	slock_t     mutex;
@@ -140,18 +140,17 @@ typedef struct MtrTenant
 	int64       floor;     /* refuse at or below */
 	int64       incoming;  /* grants not committed yet */
 	int64       held;      /* durable holds */
-	TimestampTz last_posted;  /* of its ledger entries: time never runs back */
-	uint64      generation;   /* of the database when loaded */
-	int16       db;           /* index into MtrShared.db */
-	int         owner_procno; /* state NEW: the creating backend */
-	LocalTransactionId owner_lxid; /* ... and its transaction */
+	TimestampTz last_posted; /* of its ledger entries: time never runs back */
+	uint64      generation;  /* of the database when loaded */
+	int16       db;          /* index into MtrShared.db */
 
 	int32            index; /* own place in MtrShared.tenant, constant */
 	int32            next_free;
 	struct MtrUsage *usage; /* list through MtrUsage.next */
 	MtrCounter       counter[MTR_COUNTERS];
 	char tenant_id[MTR_TENANT_LEN]; /* MtrShared.lock and mutex to change */
-} MtrTenant;
+}
+MtrTenant;
 
 /* keys of the hash tables: blobs, so no padding and zeroed tails */
 typedef struct MtrTenantHashKey

@@ -176,10 +176,7 @@ load_absent(MtrDb *db, const char *tenant, MtrTenant **slot)
 	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
 	t = mtr_tenant_insert_locked(db - MtrShared->db, tenant, MTR_TENANT_NEW);
 	if (t != NULL)
-	{
-		t->owner_procno = -1;
 		fill(t, prices, &l, generation);
-	}
 	LWLockRelease(MtrShared->lock);
 	if (t == NULL)
 		return MTR_PIN_FULL;
