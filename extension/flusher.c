@@ -259,6 +259,7 @@ done(Flusher *f, bool blocked)
 	 * launcher; who did just before has set the flag.
 	 */
 	release(f->db);
+	pg_memory_barrier();
 	return pg_atomic_read_u32(&f->db->dirty) == 0 || !claim(f->db);
 }
 
@@ -310,7 +311,7 @@ settings(void)
 	set("default_transaction_isolation", "read committed");
 	set("default_transaction_read_only", "off");
 	set("default_transaction_deferrable", "off");
-	set("search_path", "pg_catalog");
+	set("search_path", MTR_SAFE_PATH);
 	set("row_security", "on");
 }
 

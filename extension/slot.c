@@ -184,8 +184,10 @@ mtr_tenant_mark_dirty(MtrTenant *t)
 
 	/*
 	 * A running flusher looks by itself; one that is about to leave looks once
-	 * more after it has said so.
+	 * more after it has said so.  Whichever of the two comes second sees the
+	 * other: hence the barrier between our flag and its state.
 	 */
+	pg_memory_barrier();
 	if (db->flusher_state == MTR_FLUSHER_NONE)
 		mtr_wake_launcher();
 }
