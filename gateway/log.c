@@ -102,7 +102,10 @@ log_access_reopen(void)
 	int fd;
 
 	if (access_fd < 0 || access_fd == STDOUT_FILENO)
+	{
+		log_line(LOG_LEVEL_INFO, "there is no access log to reopen");
 		return;
+	}
 	fd = open_access();
 	if (fd < 0)
 	{
@@ -113,6 +116,8 @@ log_access_reopen(void)
 	if (dup2(fd, access_fd) < 0)
 		log_line(LOG_LEVEL_ERROR, "could not reopen the access log \"%s\": %s",
 				 access_path, strerror(errno));
+	else
+		log_line(LOG_LEVEL_INFO, "reopened the access log");
 	close(fd);
 }
 

@@ -104,7 +104,6 @@ wait_for_end(const sigset_t *set)
 		if (number != SIGHUP)
 			return;
 		log_access_reopen();
-		log_line(LOG_LEVEL_INFO, "reopened the access log");
 	}
 }
 

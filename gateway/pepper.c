@@ -5,8 +5,8 @@
  * Both ways write a complete new file beside the old one, sync it, and then
  * give it the name: link(2), which fails if the name is taken, to create;
  * rename(2) to extend.  A reader thus sees the old or the new file, and two
- * makers cannot both win.  The temporary name is opened O_EXCL, which also
- * keeps two extenders apart.
+ * makers cannot both win.  The temporary name is opened O_EXCL before the old
+ * file is read, which keeps two extenders apart.
  */
 #include "pepper.h"
 
@@ -120,59 +120,46 @@ sync_directory(const char *path)
 	return ok;
 }
 
-/* Writes the whole new content to "temporary", which must not exist. */
+/* Writes the whole new content to "fd", which it closes. */
 static bool
-write_new(const char *temporary, Slice old, long version,
-		  const struct stat *owner)
+write_new(int fd, Slice old, long version, const struct stat *owner)
 {
-	int   fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	FILE *file;
+	FILE *file = fdopen(fd, "w");
 	bool  ok;
 
-	if (fd < 0)
-		return complain(temporary, "could not create");
-	file = fdopen(fd, "w");
 	if (file == NULL)
 	{
 		close(fd);
-		unlink(temporary);
-		return complain(temporary, "could not create");
+		return false;
 	}
 	/* the server reads it: an extended file stays the same user's */
 	ok = owner == NULL || fchown(fd, owner->st_uid, owner->st_gid) == 0;
 	ok = ok && (old.len == 0 || fwrite(old.base, 1, old.len, file) == old.len);
 	ok = ok && write_secret(file, version) && fflush(file) == 0 &&
 		 fsync(fd) == 0;
-	if (fclose(file) != 0 || !ok)
+	return fclose(file) == 0 && ok;
+}
+
+static bool
+create(const char *path, const char *temporary, int fd)
+{
+	if (!write_new(fd, SLICE_NONE, 1, NULL))
+		return complain(temporary, "could not write");
+	if (link(temporary, path) != 0)
 	{
-		complain(temporary, "could not write");
-		unlink(temporary);
+		if (errno != EEXIST)
+			return complain(path, "could not create");
+		fprintf(stderr,
+				"mortar-gateway: \"%s\" exists and was left alone; --add "
+				"appends a new version\n",
+				path);
 		return false;
 	}
 	return true;
 }
 
 static bool
-create(const char *path, const char *temporary)
-{
-	bool linked;
-
-	if (!write_new(temporary, SLICE_NONE, 1, NULL))
-		return false;
-	linked = link(temporary, path) == 0;
-	if (!linked && errno == EEXIST)
-		fprintf(stderr,
-				"mortar-gateway: \"%s\" exists and was left alone; --add "
-				"appends a new version\n",
-				path);
-	else if (!linked)
-		complain(path, "could not create");
-	unlink(temporary);
-	return linked;
-}
-
-static bool
-extend(const char *path, const char *temporary, long *version)
+extend(const char *path, const char *temporary, int fd, long *version)
 {
 	char        text[FILE_MAX_BYTES];
 	struct stat info;
@@ -180,17 +167,16 @@ extend(const char *path, const char *temporary, long *version)
 	bool        ok;
 
 	if (len < 0)
-		return false;
-	++*version;
-	ok = write_new(temporary, (Slice){text, (size_t) len}, *version, &info);
-	explicit_bzero(text, sizeof(text));
-	if (ok && rename(temporary, path) != 0)
 	{
-		complain(path, "could not replace");
-		unlink(temporary);
+		close(fd);
 		return false;
 	}
-	return ok;
+	++*version;
+	ok = write_new(fd, (Slice){text, (size_t) len}, *version, &info);
+	explicit_bzero(text, sizeof(text));
+	if (!ok)
+		return complain(temporary, "could not write");
+	return rename(temporary, path) == 0 || complain(path, "could not replace");
 }
 
 bool
@@ -198,6 +184,8 @@ pepper_make(const char *path, bool add)
 {
 	char temporary[PATH_MAX];
 	long version = 1;
+	int  fd;
+	bool made;
 
 	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >=
 		(int) sizeof(temporary))
@@ -205,7 +193,15 @@ pepper_make(const char *path, bool add)
 		errno = ENAMETOOLONG;
 		return complain(path, "could not create");
 	}
-	if (add ? !extend(path, temporary, &version) : !create(path, temporary))
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return complain(temporary, "could not create");
+	made = add ? extend(path, temporary, fd, &version)
+			   : create(path, temporary, fd);
+	/* after a rename there is nothing left to remove */
+	if (unlink(temporary) != 0 && errno != ENOENT)
+		return complain(temporary, "could not remove");
+	if (!made)
 		return false;
 	if (!sync_directory(path))
 		return complain(path, "could not sync the directory of");

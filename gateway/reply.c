@@ -238,6 +238,7 @@ reply_flight(Flight *flight)
 								 "may or may not have taken effect",
 								 false};
 
+	request_release_socket(flight->req);
 	if (flight->result == NULL)
 		reply_refusal(flight->req, flight->call.request_id,
 					  flight->lost ? &lost : &busy);

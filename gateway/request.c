@@ -7,6 +7,12 @@
  * segments, then the bytes that would reach PostgreSQL as text.  What the path
  * means below /v1/{tenant} is the extension's business.
  *
+ * While a call is under way libh2o does not read from the client, and for that
+ * it takes the socket out of epoll and puts it back after the answer: two
+ * system calls for each request.  So the socket is kept in epoll, with reading
+ * switched off.  If the client does send something meanwhile, the socket goes
+ * back to libh2o's way, since epoll would report it again and again.
+ *
  * All slices point into the request's memory, which libh2o keeps until the
  * response is complete; nothing here outlives the flight.
  */
@@ -108,6 +114,28 @@ find_peer(h2o_req_t *req, Flight *flight)
 																   : NULL;
 }
 
+static void
+on_client_impatient(h2o_socket_t *socket, const char *error)
+{
+	h2o_socket_read_stop(socket);
+	h2o_socket_dont_read(socket, 0);
+}
+
+static void
+keep_socket_polled(h2o_req_t *req)
+{
+	h2o_socket_t *socket = req->conn->callbacks->get_socket(req->conn);
+
+	h2o_socket_dont_read(socket, 1);
+	h2o_socket_read_start(socket, on_client_impatient);
+}
+
+void
+request_release_socket(h2o_req_t *req)
+{
+	on_client_impatient(req->conn->callbacks->get_socket(req->conn), NULL);
+}
+
 int
 request_handle(h2o_handler_t *self, h2o_req_t *req)
 {
@@ -136,6 +164,7 @@ request_handle(h2o_handler_t *self, h2o_req_t *req)
 		return 0;
 	}
 	call->peer = find_peer(req, flight);
+	keep_socket_polled(req);
 	pool_submit(&loop->pool, flight);
 	return 0;
 }

@@ -22,4 +22,10 @@ extern int request_handle(h2o_handler_t *self, h2o_req_t *req);
 extern Slice
 request_choose_id(const h2o_req_t *req, char buffer[LOOP_ID_BYTES]);
 
+/*
+ * Gives the client's socket back to libh2o, before anything is sent.  Must be
+ * called for every request that request_handle submitted to the pool.
+ */
+extern void request_release_socket(h2o_req_t *req);
+
 #endif /* GATEWAY_REQUEST_H */
