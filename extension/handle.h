@@ -7,9 +7,6 @@
 
 #include "http.h"
 
-/* an operator must not be chosen by the session's search_path */
-#define MTR_EQ " OPERATOR(pg_catalog.=) "
-
 /* handle_tables.c */
 
 /* the path's {t} as text */

@@ -42,7 +42,7 @@ static MtrStmt insert_stmt = {
 		   " (tenant_id, table_name, row_id, created_at, updated_at, doc)"
 		   " SELECT t.tenant_id, t.name, $3, $4, $4, $5"
 		   " FROM mortar.doc_tables t"
-		   " WHERE t.tenant_id" MTR_EQ "$1 AND t.name" MTR_EQ "$2",
+		   " WHERE t.tenant_id = $1 AND t.name = $2",
 	.role = MTR_ROLE_TENANT,
 	.nargs = 5,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID, JSONBOID},

@@ -4,9 +4,9 @@
  *
  * All documents of all tenants live in mortar.doc_rows, led by tenant and
  * table.  As in handle_tables.c, statements run as mortar_tenant under
- * row-level security, name the tenant themselves and spell operators with their
- * schema.	Ids are time-ordered, so a list in key order is a list in order of
- * creation.  Inserting is in handle_insert.c.
+ * row-level security and name the tenant themselves.	Ids are time-ordered, so
+ * a list in key order is a list in order of creation.  Inserting is in
+ * handle_insert.c.
  *
  * Nothing is shared; all memory is the call's.
  */
@@ -25,7 +25,7 @@
 #include "spi.h"
 #include "write.h"
 
-#define OF_TABLE " WHERE tenant_id" MTR_EQ "$1 AND table_name" MTR_EQ "$2"
+#define OF_TABLE " WHERE tenant_id = $1 AND table_name = $2"
 
 static MtrStmt list_stmt = {
 	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
@@ -37,14 +37,14 @@ static MtrStmt list_stmt = {
 
 static MtrStmt get_stmt = {
 	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
-		   "mortar.doc_rows" OF_TABLE " AND row_id" MTR_EQ "$3",
+		   "mortar.doc_rows" OF_TABLE " AND row_id = $3",
 	.role = MTR_ROLE_TENANT,
 	.nargs = 3,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
 };
 
 static MtrStmt delete_stmt = {
-	.sql = "DELETE FROM mortar.doc_rows" OF_TABLE " AND row_id" MTR_EQ "$3",
+	.sql = "DELETE FROM mortar.doc_rows" OF_TABLE " AND row_id = $3",
 	.role = MTR_ROLE_TENANT,
 	.nargs = 3,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID},

@@ -8,8 +8,7 @@
  *
  * Statements run as mortar_tenant under row-level security.  They also name
  * the tenant themselves, which gives the planner an index condition and a
- * second fence.  Operators are spelled with their schema: a session's
- * search_path must not choose them.
+ * second fence.
  *
  * Nothing is shared; all memory is the call's.
  */
@@ -32,7 +31,7 @@
 
 static MtrStmt list_stmt = {
 	.sql = "SELECT name, created_at FROM mortar.doc_tables"
-		   " WHERE tenant_id" MTR_EQ "$1 ORDER BY name LIMIT $2",
+		   " WHERE tenant_id = $1 ORDER BY name LIMIT $2",
 	.role = MTR_ROLE_TENANT,
 	.nargs = 2,
 	.argtypes = {TEXTOID, INT8OID},
@@ -40,7 +39,7 @@ static MtrStmt list_stmt = {
 
 static MtrStmt get_stmt = {
 	.sql = "SELECT name, created_at FROM mortar.doc_tables"
-		   " WHERE tenant_id" MTR_EQ "$1 AND name" MTR_EQ "$2",
+		   " WHERE tenant_id = $1 AND name = $2",
 	.role = MTR_ROLE_TENANT,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
@@ -48,7 +47,7 @@ static MtrStmt get_stmt = {
 
 static MtrStmt exists_stmt = {
 	.sql = "SELECT 1 FROM mortar.doc_tables"
-		   " WHERE tenant_id" MTR_EQ "$1 AND name" MTR_EQ "$2",
+		   " WHERE tenant_id = $1 AND name = $2",
 	.role = MTR_ROLE_TENANT,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
@@ -64,7 +63,7 @@ static MtrStmt insert_stmt = {
 
 static MtrStmt delete_stmt = {
 	.sql = "DELETE FROM mortar.doc_tables"
-		   " WHERE tenant_id" MTR_EQ "$1 AND name" MTR_EQ "$2",
+		   " WHERE tenant_id = $1 AND name = $2",
 	.role = MTR_ROLE_TENANT,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
