@@ -1,0 +1,307 @@
+/*
+ * gw_pool.c - which connection a call gets, how long it waits, when it retries
+ *
+ * The connections are stand-ins: they take what they are sent, or break, as a
+ * test says.  Nothing here waits for time to pass: a test moves the moments
+ * that the pool compares with its clock.
+ */
+// SOURCES: gateway/pool.c gateway/status.c
+// LIBS: -DH2O_USE_LIBUV=0 -I/usr/include/postgresql -lh2o-evloop -lpq
+#include "../../gateway/pool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "../../gateway/loop.h"
+
+#define CONNS 2
+#define DEPTH 2
+#define QUEUE 3
+#define FLIGHTS 16
+
+static Loop      loop;
+static Config    config;
+static Flight    flights[FLIGHTS];
+static h2o_req_t req;
+static int       landed;
+static int       breaks; /* so many sends fail from now on */
+static DbConn   *sent_to;
+
+void
+dbconn_init(DbConn *conn, Pool *pool)
+{
+	memset(conn, 0, sizeof(*conn));
+	conn->pool = pool;
+}
+
+void
+dbconn_tick(DbConn *conn)
+{
+}
+
+void
+dbconn_close(DbConn *conn)
+{
+}
+
+bool
+dbconn_send(DbConn *conn, Flight *flight)
+{
+	assert_true(dbconn_has_room(conn, DEPTH));
+	assert_int_not_equal(flight->state, FLIGHT_SENT);
+	if (breaks > 0)
+	{
+		breaks--;
+		pool_note_state(conn->pool, conn, DBCONN_DOWN);
+		return false;
+	}
+	if (conn->count++ == 0)
+		conn->head_since_ms = loop_now_ms();
+	flight->state = FLIGHT_SENT;
+	sent_to = conn;
+	return true;
+}
+
+void
+flight_land(Flight *flight, PGresult *result)
+{
+	flight->state = FLIGHT_LANDED;
+	landed++;
+	PQclear(result);
+}
+
+static void
+bring_up(DbConn *conn)
+{
+	pool_note_state(&loop.pool, conn, DBCONN_CONNECTING);
+	pool_note_state(&loop.pool, conn, DBCONN_GREETING);
+	pool_note_state(&loop.pool, conn, DBCONN_READY);
+}
+
+static int
+begin(void **state)
+{
+	memset(&loop, 0, sizeof(loop));
+	memset(flights, 0, sizeof(flights));
+	config = (Config){.connections = CONNS,
+					  .depth = DEPTH,
+					  .queue = QUEUE,
+					  .queue_timeout_ms = 3600000};
+	loop.config = &config;
+	pool_init(&loop.pool, &loop);
+	for (int i = 0; i < FLIGHTS; i++)
+	{
+		flights[i].req = &req;
+		flights[i].arrived_ms = loop_now_ms();
+	}
+	landed = 0;
+	breaks = 0;
+	sent_to = NULL;
+	return 0;
+}
+
+static int
+begin_up(void **state)
+{
+	begin(state);
+	for (int i = 0; i < CONNS; i++)
+		bring_up(&loop.pool.conns[i]);
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	pool_close(&loop.pool);
+	return 0;
+}
+
+static PGresult *
+make_error(void)
+{
+	/* has no SQLSTATE; retries are tested where a server gives one */
+	return PQmakeEmptyPGresult(NULL, PGRES_FATAL_ERROR);
+}
+
+static void
+the_least_loaded_connection_is_chosen(void **state)
+{
+	DbConn *conns = loop.pool.conns;
+
+	for (int i = 0; i < CONNS * DEPTH; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	assert_int_equal(conns[0].count, DEPTH);
+	assert_int_equal(conns[1].count, DEPTH);
+	assert_int_equal(loop.pool.waiting_len, 0);
+	conns[1].count = 0;
+	pool_submit(&loop.pool, &flights[4]);
+	assert_ptr_equal(sent_to, &conns[1]);
+}
+
+static void
+the_queue_is_bounded_and_in_order(void **state)
+{
+	int total = CONNS * DEPTH + QUEUE;
+
+	for (int i = 0; i < total; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	assert_int_equal(loop.pool.waiting_len, QUEUE);
+	assert_int_equal(landed, 0);
+	pool_submit(&loop.pool, &flights[total]);
+	assert_int_equal(landed, 1);
+	assert_int_equal(flights[total].state, FLIGHT_LANDED);
+
+	loop.pool.conns[0].count = 1;
+	pool_pump(&loop.pool);
+	assert_int_equal(flights[CONNS * DEPTH].state, FLIGHT_SENT);
+	assert_int_equal(flights[CONNS * DEPTH + 1].state, FLIGHT_WAITING);
+	assert_int_equal(loop.pool.waiting_len, QUEUE - 1);
+}
+
+static void
+nobody_overtakes_the_queue(void **state)
+{
+	for (int i = 0; i <= CONNS * DEPTH; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	loop.pool.conns[0].count = 0;
+	pool_submit(&loop.pool, &flights[5]);
+	assert_int_equal(flights[5].state, FLIGHT_WAITING);
+	pool_pump(&loop.pool);
+	assert_int_equal(flights[4].state, FLIGHT_SENT);
+	assert_int_equal(flights[5].state, FLIGHT_SENT);
+}
+
+static void
+a_connection_stuck_in_a_slow_call_gets_no_more(void **state)
+{
+	DbConn *conns = loop.pool.conns;
+
+	pool_submit(&loop.pool, &flights[0]);
+	sent_to->head_since_ms -= 1000;
+	DbConn *slow = sent_to;
+	pool_submit(&loop.pool, &flights[1]);
+	pool_submit(&loop.pool, &flights[2]);
+	assert_ptr_equal(sent_to, slow == &conns[0] ? &conns[1] : &conns[0]);
+	assert_int_equal(slow->count, 1);
+	/* with room at the slow one only, the next call waits */
+	pool_submit(&loop.pool, &flights[3]);
+	assert_int_equal(flights[3].state, FLIGHT_WAITING);
+}
+
+static void
+calls_wait_for_a_database_that_is_away(void **state)
+{
+	pool_submit(&loop.pool, &flights[0]);
+	assert_int_equal(flights[0].state, FLIGHT_WAITING);
+	assert_int_equal(pool_wait_ms(&loop.pool, 1000) < 1000, 1);
+	bring_up(&loop.pool.conns[0]);
+	pool_pump(&loop.pool);
+	assert_int_equal(flights[0].state, FLIGHT_SENT);
+	assert_int_equal(atomic_load(&loop.pool.ready), 1);
+	bring_up(&loop.pool.conns[1]);
+	assert_int_equal(pool_wait_ms(&loop.pool, 1000), 1000);
+}
+
+static void
+the_oldest_expire_first(void **state)
+{
+	for (int i = 0; i < 3; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	flights[0].arrived_ms -= config.queue_timeout_ms;
+	flights[1].arrived_ms -= config.queue_timeout_ms - 60000;
+	pool_tick(&loop.pool);
+	assert_int_equal(flights[0].state, FLIGHT_LANDED);
+	assert_int_equal(flights[1].state, FLIGHT_WAITING);
+	assert_int_equal(loop.pool.waiting_len, 2);
+}
+
+static void
+a_broken_connection_is_followed_by_another(void **state)
+{
+	breaks = 1;
+	pool_submit(&loop.pool, &flights[0]);
+	assert_int_equal(flights[0].state, FLIGHT_SENT);
+	assert_int_equal(flights[0].attempts, 2);
+	assert_int_equal(atomic_load(&loop.pool.ready), 1);
+
+	breaks = 1;
+	pool_submit(&loop.pool, &flights[1]);
+	assert_int_equal(flights[1].state, FLIGHT_WAITING);
+	assert_int_equal(atomic_load(&loop.pool.ready), 0);
+}
+
+static void
+a_call_is_sent_at_most_three_times(void **state)
+{
+	for (int i = 1; i <= 3; i++)
+	{
+		pool_submit(&loop.pool, &flights[0]);
+		assert_int_equal(flights[0].state, FLIGHT_SENT);
+		assert_int_equal(flights[0].attempts, i);
+		sent_to->count = 0;
+		pool_give_back(&loop.pool, &flights[0]);
+		if (i < 3)
+		{
+			assert_int_equal(flights[0].state, FLIGHT_WAITING);
+			pool_withdraw(&loop.pool, &flights[0]);
+		}
+	}
+	assert_int_equal(flights[0].state, FLIGHT_LANDED);
+}
+
+static void
+who_comes_back_is_first_in_line(void **state)
+{
+	for (int i = 0; i < CONNS * DEPTH + 1; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	pool_give_back(&loop.pool, &flights[0]);
+	loop.pool.conns[0].count = 1;
+	pool_pump(&loop.pool);
+	assert_int_equal(flights[0].state, FLIGHT_SENT);
+	assert_int_equal(flights[4].state, FLIGHT_WAITING);
+}
+
+static void
+a_call_whose_request_is_gone_is_not_sent_again(void **state)
+{
+	pool_submit(&loop.pool, &flights[0]);
+	flights[0].req = NULL;
+	pool_give_back(&loop.pool, &flights[0]);
+	assert_int_equal(flights[0].state, FLIGHT_LANDED);
+}
+
+static void
+an_error_that_is_no_conflict_lands(void **state)
+{
+	pool_submit(&loop.pool, &flights[0]);
+	pool_complete(&loop.pool, &flights[0], make_error());
+	assert_int_equal(flights[0].state, FLIGHT_LANDED);
+	assert_int_equal(flights[0].attempts, 1);
+}
+
+int
+main(void)
+{
+#define UP(test) cmocka_unit_test_setup_teardown(test, begin_up, end)
+#define DOWN(test) cmocka_unit_test_setup_teardown(test, begin, end)
+	const struct CMUnitTest tests[] = {
+		UP(the_least_loaded_connection_is_chosen),
+		UP(the_queue_is_bounded_and_in_order),
+		UP(nobody_overtakes_the_queue),
+		UP(a_connection_stuck_in_a_slow_call_gets_no_more),
+		DOWN(calls_wait_for_a_database_that_is_away),
+		DOWN(the_oldest_expire_first),
+		UP(a_broken_connection_is_followed_by_another),
+		UP(a_call_is_sent_at_most_three_times),
+		UP(who_comes_back_is_first_in_line),
+		UP(a_call_whose_request_is_gone_is_not_sent_again),
+		UP(an_error_that_is_no_conflict_lands),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
