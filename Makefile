@@ -38,7 +38,7 @@ OBJS         = $(patsubst %.c,%.o,$(wildcard extension/*.c extension/core/*.c))
 DATA         = $(wildcard sql/mortar--*--*.sql)
 DATA_built   = sql/mortar--1.0.sql
 # PG_CPPFLAGS reaches the clang step that makes bitcode, PG_CFLAGS does not
-PG_CPPFLAGS  = -Iextension -Isql $(if $(ASSERTS),-DUSE_ASSERT_CHECKING)
+PG_CPPFLAGS  = -Iextension -Isql $(if $(ASSERTS),-DUSE_ASSERT_CHECKING,-DNDEBUG)
 PG_CFLAGS    = $(C_FLAGS) -MMD -MP $(UBSAN)
 SHLIB_LINK   = -lcrypto $(UBSAN)
 REGRESS      = $(sort $(patsubst regress/sql/%.sql,%,$(wildcard regress/sql/*.sql)))

@@ -312,6 +312,7 @@ shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
 {
 	u->flushed += by;
 	u->done += by;
+	u->taken += by;
 	for (int i = 0; i < u->ring.n; i++)
 		u->ring.start[i] += by;
 	if (counter >= 0)

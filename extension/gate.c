@@ -126,7 +126,7 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 		MtrCounter *c;
 
 		cost[i] = 0;
-		if (refs[i].usage->done > MTR_MAX_QUANTITY - qty[i])
+		if (refs[i].usage->taken > MTR_MAX_QUANTITY - qty[i])
 			return false;
 		if (refs[i].counter < 0)
 			continue;
@@ -163,8 +163,11 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
 		ok = take_locked(t, total, pending, &own, s);
 	if (ok)
 		for (int i = 0; i < n; i++)
+		{
+			refs[i].usage->taken += qty[i];
 			if (refs[i].counter >= 0)
 				t->counter[refs[i].counter].priced += qty[i];
+		}
 	SpinLockRelease(&t->mutex);
 
 	if (!in_range)

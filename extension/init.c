@@ -104,7 +104,13 @@ mtr_credits(PG_FUNCTION_ARGS)
 	Datum uc = DirectFunctionCall2(
 		numeric_mul, credits,
 		NumericGetDatum(int64_to_numeric(INT64CONST(1000000))));
-	Datum whole = DirectFunctionCall2(numeric_trunc, uc, Int32GetDatum(0));
+	Datum whole;
+
+	if (numeric_is_nan(DatumGetNumeric(credits)) ||
+		numeric_is_inf(DatumGetNumeric(credits)))
+		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+						errmsg("credits out of range")));
+	whole = DirectFunctionCall2(numeric_trunc, uc, Int32GetDatum(0));
 
 	if (!DatumGetBool(DirectFunctionCall2(numeric_eq, uc, whole)))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -17,6 +17,7 @@ static MtrKey **keys = NULL;
 static int      nkeys = 0;
 static int      maxkeys = 0;
 
+static bool   changed = false; /* something that needs no note at commit */
 static MtrDb *price_db = NULL;
 static MtrDb *foreign_db = NULL;
 static MtrDb *purge_db = NULL;
@@ -46,6 +47,12 @@ mtr_inval_key_changed(MtrKey *key)
 {
 	Assert(nkeys < maxkeys);
 	keys[nkeys++] = key;
+}
+
+void
+mtr_inval_changed(void)
+{
+	changed = true;
 }
 
 void
@@ -117,11 +124,12 @@ mtr_inval_end(bool is_commit)
 		(price_db != NULL || foreign_db != NULL || purge_db != NULL))
 		end_db();
 	price_db = foreign_db = purge_db = NULL;
+	changed = false;
 }
 
 bool
 mtr_inval_any(void)
 {
-	return nkeys > 0 || price_db != NULL || foreign_db != NULL ||
+	return changed || nkeys > 0 || price_db != NULL || foreign_db != NULL ||
 		   purge_db != NULL;
 }

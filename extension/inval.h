@@ -21,6 +21,9 @@ extern void mtr_inval_key_changed(MtrKey *key);
 extern void mtr_inval_foreign_write(MtrDb *db);
 extern void mtr_inval_purge(MtrDb *db);
 
+/* something was changed that commits by itself, but must not be PREPAREd */
+extern void mtr_inval_changed(void);
+
 /* called by xact.c when the transaction ends; nothing in it may fail */
 extern void mtr_inval_end(bool is_commit);
 

@@ -14,6 +14,7 @@
 
 #include "auth.h"
 #include "core/apikey.h"
+#include "inval.h"
 #include "keys.h"
 #include "slot.h"
 #include "spi.h"
@@ -198,6 +199,7 @@ mtr_create_key(PG_FUNCTION_ARGS)
 
 	SPI_connect();
 	mtr_exec(&stmt_insert, args, nulls, MTR_SNAP_WRITE, 0);
+	mtr_inval_changed();
 	SPI_finish();
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(key, sizeof(key)));
 }

@@ -276,7 +276,7 @@ mtr_create_tenant(PG_FUNCTION_ARGS)
 	}
 
 	SPI_connect();
-	mtr_exec(&stmt_tenant, args, nulls, MTR_SNAP_WRITE, 0);
+	mtr_exec(&stmt_tenant, args, nulls, MTR_SNAP_LATEST, 0);
 	if (SPI_processed == 0)
 		ereport(ERROR, (errcode(MTR_ERR_CONFLICT),
 						errmsg("tenant \"%s\" already exists", tenant),

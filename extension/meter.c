@@ -73,7 +73,7 @@ insert_locked(MtrTenant *t, const MtrUsageKey *key, int64 mark)
 
 	SpinLockAcquire(&t->mutex);
 	memset(&u->ring, 0, sizeof(u->ring));
-	u->done = u->flushed = mark;
+	u->taken = u->done = u->flushed = mark;
 	u->live = true;
 	u->next = t->usage;
 	t->usage = u;

@@ -180,6 +180,7 @@ typedef struct MtrUsage
 	MtrUsageKey key;
 	bool        live; /* false before it is filled and after it was removed */
 	struct MtrUsage *next;
+	int64            taken;   /* charged quantity, calls in flight included */
 	int64            done;    /* committed quantity, ever */
 	int64            flushed; /* of these, in mortar.usage_journal */
 	struct mtr_ring  ring;

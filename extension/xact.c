@@ -229,6 +229,7 @@ undo_record(const Record *r, MtrTenant *t)
 			t->incoming -= r->amount;
 			break;
 		case RECORD_USAGE:
+			r->usage->taken -= r->amount;
 			if (r->counter >= 0)
 			{
 				MtrCounter *c = &t->counter[r->counter];

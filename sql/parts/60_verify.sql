@@ -61,6 +61,14 @@ BEGIN
         WHERE (t IS NULL OR l.tenant_id = t)
             AND (l.amount_uc <= 0 OR l.from_account = l.to_account)
       UNION ALL
+        SELECT 'every row has its tenant', string_agg(DISTINCT r.tenant_id, ', ')
+        FROM (SELECT tenant_id FROM mortar.credit_ledger
+              UNION ALL SELECT tenant_id FROM mortar.credit_grants
+              UNION ALL SELECT tenant_id FROM mortar.api_keys
+              UNION ALL SELECT tenant_id FROM mortar.usage_marks) r
+        WHERE (t IS NULL OR r.tenant_id = t) AND NOT EXISTS (
+            SELECT FROM mortar.tenants n WHERE n.tenant_id = r.tenant_id)
+      UNION ALL
         SELECT 'every grant has its entry',
             string_agg(DISTINCT coalesce(g.tenant_id, l.tenant_id), ', ')
         FROM (SELECT * FROM mortar.credit_grants
