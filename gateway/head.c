@@ -68,31 +68,31 @@ check_header(Slice line, Framing *framing)
 	Slice       value;
 
 	if (line.base[0] == ' ' || line.base[0] == '\t')
-		return "the head has a folded line";
+		return "The head has a folded line.";
 	colon = memchr(line.base, ':', line.len);
 	if (colon == NULL)
-		return "the head has a line without a colon";
+		return "The head has a line without a colon.";
 	name = (Slice){line.base, (size_t) (colon - line.base)};
 	value = (Slice){colon + 1, line.len - name.len - 1};
 	if (!text_is_token(name))
-		return "the head has a malformed header name";
+		return "The head has a malformed header name.";
 
 	if (slice_is_lower(name, SLICE_LITERAL("content-length")))
 	{
 		if (++framing->content_length > 1)
-			return "there is more than one Content-Length header";
+			return "There is more than one Content-Length header.";
 		if (!is_length(slice_trim(value)))
-			return "the Content-Length header is not a number";
+			return "The Content-Length header is not a number.";
 	}
 	else if (slice_is_lower(name, SLICE_LITERAL("transfer-encoding")))
 	{
 		if (++framing->transfer_encoding > 1)
-			return "there is more than one Transfer-Encoding header";
+			return "There is more than one Transfer-Encoding header.";
 		if (!slice_is_lower(slice_trim(value), SLICE_LITERAL("chunked")))
-			return "the transfer encoding is not supported";
+			return "The transfer encoding is not supported.";
 	}
 	else if (slice_is_lower(name, SLICE_LITERAL("host")) && ++framing->host > 1)
-		return "there is more than one Host header";
+		return "There is more than one Host header.";
 	return NULL;
 }
 
@@ -101,11 +101,11 @@ static const char *
 check_framing(const Framing *framing)
 {
 	if (framing->content_length > 0 && framing->transfer_encoding > 0)
-		return "there is a Content-Length beside a Transfer-Encoding header";
+		return "There is a Content-Length beside a Transfer-Encoding header.";
 	if (framing->transfer_encoding > 0 && framing->http_1_0)
-		return "HTTP/1.0 has no transfer encoding";
+		return "HTTP/1.0 has no transfer encoding.";
 	if (framing->host == 0 && !framing->http_1_0)
-		return "the Host header is missing";
+		return "The Host header is missing.";
 	return NULL;
 }
 
@@ -120,14 +120,14 @@ head_check(Slice raw, HeadInfo *info)
 	/* the parser forgives one empty line before the request, and so do we */
 	if (!take_line(&rest, &line) ||
 		(line.len == 0 && !take_line(&rest, &line)) || line.len == 0)
-		info->why = "the request line is malformed";
+		info->why = "The request line is malformed.";
 	else
 		framing.http_1_0 = line.base[line.len - 1] == '0';
 
 	while (info->why == NULL)
 	{
 		if (!take_line(&rest, &line))
-			info->why = "a line of the head does not end in CR LF";
+			info->why = "A line of the head does not end in CR LF.";
 		else if (line.len == 0)
 			break;
 		else

@@ -13,7 +13,7 @@ typedef struct HeadInfo
 {
 	size_t      length;  /* bytes up to and with the empty line */
 	bool        chunked; /* the body came with Transfer-Encoding: chunked */
-	const char *why;     /* one clause for the client; NULL when accepted */
+	const char *why;     /* one sentence for the client; NULL when accepted */
 } HeadInfo;
 
 /*

@@ -132,7 +132,7 @@ static void
 reply_internal_error(Flight *flight, const char *reason)
 {
 	static const Refusal internal = {500, "internal_error",
-									 "an internal error occurred", false};
+									 "An internal error occurred.", false};
 
 	log_line(LOG_LEVEL_ERROR, "request %.*s: the row cannot be sent: %s",
 			 (int) flight->call.request_id.len, flight->call.request_id.base,
@@ -170,21 +170,21 @@ fixed_detail(int status)
 	switch (status)
 	{
 		case 400:
-			return SLICE_LITERAL("a value in the request is not valid");
+			return SLICE_LITERAL("A value in the request is not valid.");
 		case 403:
-			return SLICE_LITERAL("this is not allowed");
+			return SLICE_LITERAL("This is not allowed.");
 		case 404:
-			return SLICE_LITERAL("there is no such thing");
+			return SLICE_LITERAL("There is no such thing.");
 		case 409:
-			return SLICE_LITERAL("this conflicts with what is stored");
+			return SLICE_LITERAL("This conflicts with what is stored.");
 		case 422:
-			return SLICE_LITERAL("a value in the body is not valid");
+			return SLICE_LITERAL("A value in the body is not valid.");
 		case 503:
-			return SLICE_LITERAL("the service cannot do this now, try again");
+			return SLICE_LITERAL("The service cannot do this now. Try again.");
 		case 504:
-			return SLICE_LITERAL("the call took too long and was undone");
+			return SLICE_LITERAL("The call took too long and was undone.");
 		default:
-			return SLICE_LITERAL("an internal error occurred");
+			return SLICE_LITERAL("An internal error occurred.");
 	}
 }
 
@@ -232,10 +232,10 @@ void
 reply_flight(Flight *flight)
 {
 	static const Refusal busy = {503, "unavailable",
-								 "the service is busy, try again", false};
+								 "The service is busy. Try again.", false};
 	static const Refusal lost = {503, "unavailable",
-								 "the database connection was lost, the call "
-								 "may or may not have taken effect",
+								 "The database connection was lost. It is not "
+								 "known whether the call took effect.",
 								 false};
 
 	request_release_socket(flight->req);
@@ -276,8 +276,8 @@ on_own_error(h2o_filter_t *self, h2o_req_t *req, h2o_ostream_t **slot)
 	Problem problem = {
 		too_large ? 413 : 400,
 		slice_of(too_large ? "content_too_large" : "bad_request"),
-		slice_of(too_large ? "the body is too large"
-						   : "the body cannot be read"),
+		slice_of(too_large ? "The body is too large."
+						   : "The body cannot be read."),
 		request_choose_id(req, id), SLICE_NONE};
 	Replacement *replacement;
 	Slice        body;

@@ -25,18 +25,19 @@
 #include "reply.h"
 
 static const Refusal bad_head = {431, "head_too_large",
-								 "the request head is too large", true};
+								 "The request head is too large.", true};
 static const Refusal bad_uri = {414, "uri_too_long",
-								"the request target is too long", true};
+								"The request target is too long.", true};
 static const Refusal bad_method = {400, "bad_request",
-								   "the method is not a token", true};
+								   "The method is not a token.", true};
 static const Refusal bad_encoding = {
 	400, "invalid_encoding",
-	"a header value is not UTF-8 or has a control character", false};
-static const Refusal bad_tenant = {
-	400, "invalid_encoding", "the tenant in the path cannot be decoded", false};
+	"A header value is not UTF-8, or has a control character.", false};
+static const Refusal bad_tenant = {400, "invalid_encoding",
+								   "The tenant in the path cannot be decoded.",
+								   false};
 static const Refusal not_found = {
-	404, "not_found", "there is nothing outside /v1/{tenant}", false};
+	404, "not_found", "There is nothing outside /v1/{tenant}.", false};
 
 Slice
 request_choose_id(const h2o_req_t *req, char buffer[LOOP_ID_BYTES])

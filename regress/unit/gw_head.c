@@ -88,9 +88,9 @@ doubled_framing_headers_are_refused(void **state)
 		   "more than one Transfer-Encoding");
 	refuse(LINE HOST HOST "\r\n", "more than one Host");
 	refuse(LINE HOST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-		   "beside");
+		   "beside a Transfer-Encoding");
 	refuse(LINE HOST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
-		   "beside");
+		   "beside a Transfer-Encoding");
 	refuse(LINE "\r\n", "Host header is missing");
 }
 
