@@ -41,17 +41,6 @@ cluster_install() {
     { cat "$1/install.log" >&2; die "the installation into $1/install failed"; }
 }
 
-# The pepper is a secret of this cluster: keys are stored as HMACs under it.
-cluster_pepper() {
-  local gateway=$1/install/usr/local/bin/mortar-gateway
-  if [ ! -x "$gateway" ]; then # a tree in which only the extension builds
-    as_server sh -c "umask 077; echo 1 \$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') >'$1/pepper'"
-    return
-  fi
-  as_server "$gateway" --make-pepper "$1/pepper" >/dev/null ||
-    die "mortar-gateway could not make the pepper file $1/pepper"
-}
-
 cluster_init() {
   local dir=$1
   rm -rf "$dir/data.new" # of an attempt that was interrupted
@@ -101,7 +90,10 @@ cluster_start() {
   local dir=$1 port
   bin=$(pg_bin) || exit 1
   make_private "$dir" "$dir/socket"
-  [ -f "$dir/pepper" ] || cluster_pepper "$dir"
+  if [ ! -f "$dir/pepper" ]; then
+    as_server "$dir/install/usr/local/bin/mortar-gateway" --make-pepper "$dir/pepper" >/dev/null ||
+      die "mortar-gateway could not make the pepper file $dir/pepper"
+  fi
   [ -f "$dir/data/PG_VERSION" ] || cluster_init "$dir"
   [ ! -f "$dir/data/postmaster.pid" ] || cluster_forget "$dir"
   for _ in 1 2 3; do

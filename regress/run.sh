@@ -101,16 +101,17 @@ gateway_start() {
   die "the gateway did not become ready; its log is $dir/gateway.log"
 }
 
-# gateway_stop: lets it finish what is in flight; silent when it does not run
+# gateway_stop: lets it finish what is in flight; silent when it does not run.
+# One that this script has just begun may not have become the gateway yet.
 gateway_stop() {
   local pid
-  if pid=$(gateway_pid); then
-    kill -TERM "$pid"
+  if pid=$(gateway_pid) || pid=$gateway_child && [ -n "$pid" ]; then
+    kill -TERM "$pid" 2>/dev/null
     for _ in {1..300}; do
-      gateway_pid >/dev/null || break
+      lives "$pid" || break
       sleep 0.1
     done
-    if gateway_pid >/dev/null; then
+    if lives "$pid"; then
       say "The gateway did not stop within 30 s and is killed."
       kill -KILL "$pid"
     fi
@@ -119,6 +120,9 @@ gateway_stop() {
   fi
   rm -f "$dir/gateway.pid"
 }
+
+# lives PID: false for a zombie, which has no program any more
+lives() { readlink "/proc/$1/exe" >/dev/null 2>&1; }
 
 # http CURL-ARGUMENT...: the status, 000 when nothing answers
 http() { curl --noproxy '*' -s -o "$dir/answer" -m 30 -w '%{http_code}' "$@"; }
@@ -251,7 +255,6 @@ bring_down() {
   trap '' INT TERM HUP
   say
   step "stopping the gateway, then PostgreSQL"
-  [ -z "$gateway_child" ] || kill -TERM "$gateway_child" 2>/dev/null
   gateway_stop
   cluster_stop "$dir"
   exit "$status"
