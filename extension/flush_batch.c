@@ -251,7 +251,8 @@ mtr_batch_add(MtrFlushBatch *b, int32 tenant)
 	b->tenant[b->ntenants++] = tenant;
 	clear_dirty(tenant);
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
-	if (t->state != MTR_TENANT_FREE && t->db == b->db - MtrShared->db)
+	if (t->state != MTR_TENANT_FREE && t->db == b->db - MtrShared->db &&
+		t->generation >= pg_atomic_read_u64(&b->db->purged))
 		all = add_slots(b, t);
 	LWLockRelease(MtrShared->lock);
 	if (!all)

@@ -91,6 +91,16 @@ mtr_take(MtrTenant *t, int64 amount_uc, MtrShortfall *s)
 }
 
 void
+mtr_untake(MtrTenant *t, int64 amount_uc)
+{
+	mtr_xact_reserve(1);
+	SpinLockAcquire(&t->mutex);
+	t->available += amount_uc;
+	SpinLockRelease(&t->mutex);
+	mtr_xact_debit(t, -amount_uc, 0);
+}
+
+void
 mtr_give(MtrTenant *t, int64 amount_uc)
 {
 	bool ok;
@@ -133,13 +143,13 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 		c = &t->counter[refs[i].counter];
 		if (c->priced > MTR_MAX_QUANTITY - qty[i])
 			return false;
+		/* beyond int64, or beyond what any balance holds: nobody can pay */
 		if (!mtr_price_step(c->priced, qty[i], c->num_uc, c->per_units,
 							&cost[i]) ||
 			cost[i] > MTR_MAX_AMOUNT_UC)
-			cost[i] = MTR_MAX_AMOUNT_UC;
+			cost[i] = PG_INT64_MAX / MTR_METERS;
 		*total += cost[i];
 	}
-	/* n is at most MTR_METERS, each cost at most a quarter of int64 */
 	return true;
 }
 

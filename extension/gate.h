@@ -61,6 +61,9 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s);
 /* takes an amount > 0; false (with *s) when credits do not suffice */
 extern bool mtr_take(MtrTenant *t, int64 amount_uc, MtrShortfall *s);
 
+/* puts back what mtr_take has taken in this transaction */
+extern void mtr_untake(MtrTenant *t, int64 amount_uc);
+
 /*
  * Announces a credit of this transaction: spendable by it at once, by others
  * when it commits.	 Raises 22003 when the balance would pass the limit.

@@ -87,7 +87,9 @@ end_db(void)
 	if (purge_db != NULL)
 	{
 		/* slots are stale from now on; the flusher frees them and leaves */
-		pg_atomic_fetch_add_u64(&purge_db->generation, 1);
+		pg_atomic_write_u64(&purge_db->purged,
+							pg_atomic_add_fetch_u64(&purge_db->generation, 1));
+		pg_atomic_write_u32(&purge_db->sweep_wanted, 1);
 		pg_atomic_write_u32(&purge_db->dirty, 1);
 		mtr_wake_launcher();
 	}

@@ -2,39 +2,21 @@
  * ledger.c
  *		Tenants, grants and charges: SQL functions that move credits.
  *
- * Each function that moves credits takes an idempotency key.  Its users are
- * serialised per (tenant, key) by a lock of the lock manager that lasts to the
- * end of the transaction; behind it the stored key is read with a latest
- * snapshot, so that a replay is recognised at every isolation level and never
- * ends in a serialization failure.	 A call that fails stores nothing, so a key
- * is not burnt by a 402.
- *
- * Order in each function: rights, arguments, pin, idempotency key, gate,
- * rows.  If a row cannot be written, the abort gives the credits back.
+ * Order in each function: rights, arguments, pin, gate, idempotency key
+ * (idem.c), rows.	If a row cannot be written, the abort gives the credits back.
  */
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "common/cryptohash.h"
-#include "common/hashfn.h"
-#include "common/sha2.h"
-#include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
-#include "utils/numeric.h"
 #include "utils/timestamp.h"
 
 #include "gate.h"
+#include "idem.h"
 #include "slot.h"
 #include "spi.h"
 #include "xact.h"
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_IDEMPOTENCY 0x4d32
-
-#define MAX_KEY_CHARS 255
 
 PG_FUNCTION_INFO_V1(mtr_create_tenant);
 PG_FUNCTION_INFO_V1(mtr_grant_credits);
@@ -46,22 +28,6 @@ static MtrStmt stmt_tenant = {
 	.role = MTR_ROLE_OWNER,
 	.nargs = 3,
 	.argtypes = {TEXTOID, TEXTOID, TEXTOID},
-};
-
-static MtrStmt stmt_find_key = {
-	.sql = "SELECT fingerprint, result FROM mortar.idempotency "
-		   "WHERE tenant_id = $1 AND key = $2",
-	.role = MTR_ROLE_OWNER,
-	.nargs = 2,
-	.argtypes = {TEXTOID, TEXTOID},
-};
-
-static MtrStmt stmt_store_key = {
-	.sql = "INSERT INTO mortar.idempotency "
-		   "(tenant_id, key, fingerprint, result) VALUES ($1, $2, $3, $4)",
-	.role = MTR_ROLE_OWNER,
-	.nargs = 4,
-	.argtypes = {TEXTOID, TEXTOID, BYTEAOID, UUIDOID},
 };
 
 static MtrStmt stmt_grant = {
@@ -82,34 +48,6 @@ static MtrStmt stmt_entry = {
 				 TIMESTAMPTZOID, UUIDOID, JSONBOID},
 };
 
-/* an idempotency key in use: what to store when the function succeeds */
-typedef struct Idem
-{
-	const char *tenant;
-	text       *key;
-	uint8       fingerprint[PG_SHA256_DIGEST_LENGTH];
-} Idem;
-
-static text *
-key_arg(FunctionCallInfo fcinfo, int argno)
-{
-	text *key;
-	int   chars;
-
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("idempotency key must not be null"),
-						errhint("Pass a string that is the same when the same "
-								"movement is tried again, and only then.")));
-	key = PG_GETARG_TEXT_PP(argno);
-	chars = pg_mbstrlen_with_len(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
-	if (chars < 1 || chars > MAX_KEY_CHARS)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("an idempotency key has 1 to %d characters",
-							   MAX_KEY_CHARS)));
-	return key;
-}
-
 static int64
 amount_arg(FunctionCallInfo fcinfo, int argno)
 {
@@ -128,84 +66,6 @@ amount_arg(FunctionCallInfo fcinfo, int argno)
 						errdetail("An amount is at most " INT64_FORMAT ".",
 								  MTR_MAX_AMOUNT_UC)));
 	return amount;
-}
-
-static void
-fingerprint(Idem *idem, const char *func, int64 amount, const char *rest)
-{
-	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA256);
-	char               head[64];
-	int                len =
-		snprintf(head, sizeof(head), "%s " INT64_FORMAT " ", func, amount);
-
-	if (ctx == NULL || pg_cryptohash_init(ctx) < 0 ||
-		pg_cryptohash_update(ctx, (const uint8 *) head, len) < 0 ||
-		pg_cryptohash_update(ctx, (const uint8 *) rest, strlen(rest)) < 0 ||
-		pg_cryptohash_final(ctx, idem->fingerprint, sizeof(idem->fingerprint)) <
-			0)
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
-						errmsg("could not compute a fingerprint")));
-	pg_cryptohash_free(ctx);
-}
-
-static void
-lock_key(const Idem *idem)
-{
-	LOCKTAG tag;
-	uint64  hash;
-
-	hash = hash_bytes_extended((const unsigned char *) idem->tenant,
-							   strlen(idem->tenant), 0);
-	hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(idem->key),
-							   VARSIZE_ANY_EXHDR(idem->key), hash);
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_IDEMPOTENCY);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
-
-/*
- * True when the key has been used: *result is what the function returned
- * then.  Raises MT422 when it was used for something else.  SPI is connected.
- */
-static bool
-replayed(const Idem *idem, pg_uuid_t *result)
-{
-	Datum  args[2];
-	bool   isnull;
-	bytea *stored;
-
-	lock_key(idem);
-	args[0] = CStringGetTextDatum(idem->tenant);
-	args[1] = PointerGetDatum(idem->key);
-	mtr_exec(&stmt_find_key, args, NULL, MTR_SNAP_LATEST, 1);
-	if (SPI_processed == 0)
-		return false;
-
-	stored = DatumGetByteaPP(mtr_first(1, &isnull));
-	if (VARSIZE_ANY_EXHDR(stored) != sizeof(idem->fingerprint) ||
-		memcmp(VARDATA_ANY(stored), idem->fingerprint,
-			   sizeof(idem->fingerprint)) != 0)
-		ereport(ERROR,
-				(errcode(MTR_ERR_INVALID),
-				 errmsg("The idempotency key was used with other arguments."),
-				 errdetail("{\"code\":\"idempotency_key_reused\"}")));
-	*result = *DatumGetUUIDP(mtr_first(2, &isnull));
-	return true;
-}
-
-static void
-store_key(const Idem *idem, const pg_uuid_t *result)
-{
-	Datum  args[4];
-	bytea *print = palloc(VARHDRSZ + sizeof(idem->fingerprint));
-
-	SET_VARSIZE(print, VARHDRSZ + sizeof(idem->fingerprint));
-	memcpy(VARDATA(print), idem->fingerprint, sizeof(idem->fingerprint));
-	args[0] = CStringGetTextDatum(idem->tenant);
-	args[1] = PointerGetDatum(idem->key);
-	args[2] = PointerGetDatum(print);
-	args[3] = UUIDPGetDatum(result);
-	mtr_exec(&stmt_store_key, args, NULL, MTR_SNAP_LATEST, 0);
 }
 
 /* posting time: now, but never before the tenant's last entry */
@@ -301,6 +161,22 @@ refuse_grant_options(FunctionCallInfo fcinfo)
 		MTR_NOT_YET("a grant that expires");
 }
 
+static void
+post_grant(MtrTenant *t, const char *tenant, const pg_uuid_t *grant_id,
+		   int64 amount)
+{
+	pg_uuid_t entry_id;
+	Datum     args[3];
+
+	mtr_give(t, amount);
+	mtr_new_id(&entry_id);
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = UUIDPGetDatum(grant_id);
+	args[2] = Int64GetDatum(amount);
+	mtr_exec(&stmt_grant, args, NULL, MTR_SNAP_LATEST, 0);
+	post_entry(t, tenant, &entry_id, grant_id, amount, empty_object());
+}
+
 /*
  * mortar.grant_credits(tenant text, amount_uc int8, key text, priority int4,
  *						category text, effective_at timestamptz,
@@ -315,34 +191,25 @@ mtr_grant_credits(PG_FUNCTION_ARGS)
 {
 	char       tenant[MTR_TENANT_LEN];
 	int64      amount;
-	Idem       idem;
+	MtrIdem    idem;
 	MtrTenant *t;
 	pg_uuid_t  grant_id;
-	pg_uuid_t  entry_id;
-	Datum      args[3];
 
 	mtr_require_preload();
 	mtr_check_admin("grant_credits");
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	amount = amount_arg(fcinfo, 1);
-	idem.tenant = tenant;
-	idem.key = key_arg(fcinfo, 2);
+	mtr_idem_arg(fcinfo, 2, tenant, &idem);
 	refuse_grant_options(fcinfo);
-	fingerprint(&idem, "grant", amount, "");
+	mtr_idem_fingerprint(&idem, "grant", amount, "");
 
 	t = mtr_tenant_pin(tenant);
 	SPI_connect();
-	if (!replayed(&idem, &grant_id))
+	if (!mtr_idem_replayed(&idem, &grant_id))
 	{
-		mtr_give(t, amount);
 		mtr_new_id(&grant_id);
-		mtr_new_id(&entry_id);
-		args[0] = CStringGetTextDatum(tenant);
-		args[1] = UUIDPGetDatum(&grant_id);
-		args[2] = Int64GetDatum(amount);
-		mtr_exec(&stmt_grant, args, NULL, MTR_SNAP_LATEST, 0);
-		post_entry(t, tenant, &entry_id, &grant_id, amount, empty_object());
-		store_key(&idem, &grant_id);
+		if (mtr_idem_store(&idem, &grant_id))
+			post_grant(t, tenant, &grant_id, amount);
 	}
 	SPI_finish();
 	PG_RETURN_DATUM(mtr_uuid_datum(&grant_id));
@@ -378,7 +245,7 @@ mtr_charge(PG_FUNCTION_ARGS)
 {
 	char         tenant[MTR_TENANT_LEN];
 	int64        amount;
-	Idem         idem;
+	MtrIdem      idem;
 	Datum        meta;
 	bool         may_return;
 	MtrTenant   *t;
@@ -390,26 +257,24 @@ mtr_charge(PG_FUNCTION_ARGS)
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	mtr_check_tenant_right(tenant, false);
 	amount = amount_arg(fcinfo, 1);
-	idem.tenant = tenant;
-	idem.key = key_arg(fcinfo, 2);
+	mtr_idem_arg(fcinfo, 2, tenant, &idem);
 	meta = PG_ARGISNULL(3) ? empty_object() : PG_GETARG_DATUM(3);
 	may_return = on_short_arg(fcinfo, 4);
-	fingerprint(&idem, "charge", amount,
-				DatumGetCString(DirectFunctionCall1(jsonb_out, meta)));
+	mtr_idem_fingerprint(&idem, "charge", amount,
+						 DatumGetCString(DirectFunctionCall1(jsonb_out, meta)));
 
 	t = mtr_tenant_pin(tenant);
 	SPI_connect();
-	if (!replayed(&idem, &entry_id))
+	if (!mtr_idem_replayed(&idem, &entry_id))
 	{
 		paid = mtr_take(t, amount, &s);
 		if (!paid && !may_return)
 			mtr_raise_short(&s);
-		if (paid)
-		{
-			mtr_new_id(&entry_id);
+		mtr_new_id(&entry_id);
+		if (paid && mtr_idem_store(&idem, &entry_id))
 			post_entry(t, tenant, &entry_id, NULL, amount, meta);
-			store_key(&idem, &entry_id);
-		}
+		else if (paid)
+			mtr_untake(t, amount); /* somebody else's call has paid */
 	}
 	SPI_finish();
 	if (!paid)

@@ -23,6 +23,7 @@
 #include "http.h"
 #include "price.h"
 #include "slot.h"
+#include "slot_load.h"
 #include "spi.h"
 #include "xact.h"
 
@@ -215,15 +216,39 @@ claim_locked(MtrUsageRef *ref, const MtrUsageKey *key, const MtrPrice *prices,
 	return true;
 }
 
+/* one try; *full when there was no room, or no room for another minute */
+static bool
+try_claim(const MtrUsageKey *key, const MtrPrice *prices, MtrUsageRef *ref)
+{
+	MtrTenant *t = ref->tenant;
+	uint32     hash = hash_bytes((const unsigned char *) key, sizeof(*key));
+	MtrUsage **place = &remembered[hash % REMEMBERED];
+	bool       full = false;
+	bool       found = false;
+
+	ref->usage = *place;
+	for (int round = 0; round < 2 && !found; round++)
+	{
+		MtrPinned *pin;
+
+		if (round == 1)
+			ref->usage = *place = find_or_make(t, key);
+		if (ref->usage == NULL)
+			continue;
+		pin = mtr_xact_pinned(t);
+		SpinLockAcquire(&t->mutex);
+		found = claim_locked(ref, key, prices, pin, &full);
+		SpinLockRelease(&t->mutex);
+	}
+	return found && !full;
+}
+
 bool
 mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 				const pg_uuid_t *key_id, bool priced, MtrUsageRef *ref)
 {
 	const MtrPrice *prices = mtr_prices();
 	MtrUsageKey     key;
-	MtrUsage      **place;
-	bool            full = false;
-	bool            ok = false;
 
 	memset(&key, 0, sizeof(key));
 	key.tenant = t->index;
@@ -235,30 +260,12 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 		key.price_id = prices[meter].price_id;
 
 	ref->tenant = t;
-	place = &remembered[hash_bytes((unsigned char *) &key, sizeof(key)) %
-						REMEMBERED];
-	ref->usage = *place;
-	if (ref->usage != NULL)
+	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
 	{
-		MtrPinned *pin = mtr_xact_pinned(t);
-
-		SpinLockAcquire(&t->mutex);
-		ok = claim_locked(ref, &key, prices, pin, &full);
-		SpinLockRelease(&t->mutex);
+		if (try_claim(&key, prices, ref))
+			return true;
+		mtr_wake_flushers();
+		mtr_slot_nap(MTR_SLOT_POLL_MS);
 	}
-	if (!ok)
-	{
-		MtrPinned *pin;
-
-		ref->usage = find_or_make(t, &key);
-		if (ref->usage == NULL)
-			return false;
-		*place = ref->usage;
-		pin = mtr_xact_pinned(t);
-		SpinLockAcquire(&t->mutex);
-		ok = claim_locked(ref, &key, prices, pin, &full);
-		SpinLockRelease(&t->mutex);
-		Assert(ok);
-	}
-	return ok && !full;
+	return false;
 }

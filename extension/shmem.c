@@ -118,6 +118,8 @@ init_shared(void)
 		pg_atomic_init_u64(&MtrShared->db[i].generation, 1);
 		pg_atomic_init_u64(&MtrShared->db[i].price_generation, 1);
 		pg_atomic_init_u64(&MtrShared->db[i].key_generation, 1);
+		pg_atomic_init_u64(&MtrShared->db[i].purged, 0);
+		pg_atomic_init_u32(&MtrShared->db[i].sweep_wanted, 0);
 		pg_atomic_init_u32(&MtrShared->db[i].dirty, 0);
 	}
 	init_tenants();
@@ -277,6 +279,46 @@ mtr_db_purge(Oid dboid)
 			reset_db(db);
 	}
 	LWLockRelease(MtrShared->lock);
+}
+
+void
+mtr_db_sweep(MtrDb *db)
+{
+	uint64 purged = pg_atomic_read_u64(&db->purged);
+	int    index = db - MtrShared->db;
+
+	if (pg_atomic_exchange_u32(&db->sweep_wanted, 0) == 0)
+		return;
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < mtr_max_tenants; i++)
+	{
+		MtrTenant *t = &MtrTenants[i];
+
+		if (t->state == MTR_TENANT_FREE || t->db != index ||
+			t->generation >= purged)
+			continue;
+		if (!mtr_tenant_discard(t))
+			pg_atomic_write_u32(&db->sweep_wanted, 1);
+	}
+	LWLockRelease(MtrShared->lock);
+}
+
+void
+mtr_wake_flushers(void)
+{
+	for (int i = 0; i < MTR_MAX_DBS; i++)
+	{
+		MtrDb *db = &MtrShared->db[i];
+		Latch *latch;
+
+		SpinLockAcquire(&db->mutex);
+		latch = db->flusher_latch;
+		SpinLockRelease(&db->mutex);
+		/* a latch is in a PGPROC: it may be another process's by now, no harm */
+		if (latch != NULL)
+			SetLatch(latch);
+	}
+	mtr_wake_launcher();
 }
 
 void

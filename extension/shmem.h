@@ -86,6 +86,13 @@ typedef struct MtrDb
 	/* bumped by every commit that changed a key: loaders start again */
 	pg_atomic_uint64 key_generation;
 
+	/*
+	 * Slots loaded under an older generation than this belong to an extension
+	 * that was dropped: they are thrown away, whatever they hold.
+	 */
+	pg_atomic_uint64 purged;
+	pg_atomic_uint32 sweep_wanted; /* such slots may still be there */
+
 	/* flusher; mutex */
 	MtrFlusherState flusher_state;
 	pid_t           flusher_pid;
@@ -267,6 +274,15 @@ extern MtrDb *mtr_db_find(Oid dboid);
  * a transaction still pins are left, and go with the next call.
  */
 extern void mtr_db_purge(Oid dboid);
+
+/*
+ * Frees the slots of an extension that was dropped (see MtrDb.purged), those
+ * that no transaction pins.
+ */
+extern void mtr_db_sweep(MtrDb *db);
+
+/* makes all flushers look at once: memory is short; no error */
+extern void mtr_wake_flushers(void);
 
 /* wakes the launcher, which starts a flusher; async-signal-like: no error */
 extern void mtr_wake_launcher(void);

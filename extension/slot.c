@@ -331,16 +331,22 @@ MtrTenant *
 mtr_tenant_new(const char *tenant)
 {
 	int        db = db_index();
-	MtrTenant *t;
+	MtrTenant *t = NULL;
 
 	mtr_xact_reserve(0);
-	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
-	t = mtr_tenant_lookup(db, tenant);
-	if (t != NULL)
-		(void) mtr_tenant_evict(t); /* of a creation that was rolled back */
-	t = mtr_tenant_insert_locked(db, tenant, MTR_TENANT_NEW);
-	LWLockRelease(MtrShared->lock);
-
+	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
+	{
+		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+		t = mtr_tenant_lookup(db, tenant);
+		if (t != NULL)
+			(void) mtr_tenant_evict(t); /* of a creation that was rolled back */
+		t = mtr_tenant_insert_locked(db, tenant, MTR_TENANT_NEW);
+		LWLockRelease(MtrShared->lock);
+		if (t != NULL)
+			break;
+		mtr_wake_flushers();
+		mtr_slot_nap(MTR_SLOT_POLL_MS);
+	}
 	if (t == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

@@ -4,7 +4,7 @@
  *
  * One loader per tenant: a lock of the lock manager, so that an error, a
  * cancel or the death of the loader frees it.  Others look again every few
- * milliseconds for LOAD_WAIT_MS, and then answer "busy".
+ * milliseconds for MTR_SLOT_WAIT_MS, and then answer "busy".
  *
  * The loader reads with a snapshot taken after it found the slot absent.  No
  * transaction can have posted to an absent slot and still run, so nothing is
@@ -32,7 +32,6 @@
 #include "spi.h"
 #include "xact.h"
 
-#define LOAD_WAIT_MS 1000
 #define LOAD_POLL_MS 5
 
 /* fourth field of an advisory lock tag; users' own are 1 and 2 */
@@ -144,19 +143,30 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 	SpinLockRelease(&t->mutex);
 }
 
-/* throws away a stale slot; false while it is pinned, unflushed or new */
-static bool
-clear_stale(int db, const char *tenant)
+typedef enum Present
+{
+	PRESENT_NO,   /* the slot is not in memory (any more) */
+	PRESENT_NEW,  /* a transaction in progress is creating the tenant */
+	PRESENT_STALE /* pinned or unflushed: it cannot go yet */
+} Present;
+
+/* throws away a stale slot if that is possible now */
+static Present
+clear_stale(MtrDb *db, const char *tenant)
 {
 	MtrTenant *t;
-	bool       gone = true;
+	Present    result = PRESENT_NO;
 
 	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
-	t = mtr_tenant_lookup(db, tenant);
-	if (t != NULL)
-		gone = mtr_tenant_evict(t);
+	t = mtr_tenant_lookup(db - MtrShared->db, tenant);
+	if (t != NULL && t->state == MTR_TENANT_NEW)
+		result = PRESENT_NEW;
+	else if (t != NULL && t->generation < pg_atomic_read_u64(&db->purged))
+		result = mtr_tenant_discard(t) ? PRESENT_NO : PRESENT_STALE;
+	else if (t != NULL)
+		result = mtr_tenant_evict(t) ? PRESENT_NO : PRESENT_STALE;
 	LWLockRelease(MtrShared->lock);
-	return gone;
+	return result;
 }
 
 /* with the load lock held, and the slot absent */
@@ -186,13 +196,37 @@ load_absent(MtrDb *db, const char *tenant, MtrTenant **slot)
 	return MTR_PIN_OK;
 }
 
-static void
-nap(void)
+void
+mtr_slot_nap(int ms)
 {
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 LOAD_POLL_MS, PG_WAIT_EXTENSION);
+					 ms, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
+}
+
+/* one try, with the load lock held */
+static MtrPin
+try_load(MtrDb *db, const char *tenant, MtrTenant **slot)
+{
+	Loaded l;
+
+	/* somebody may have loaded it while we waited */
+	if (mtr_tenant_pin_present(tenant, slot))
+		return MTR_PIN_OK;
+	switch (clear_stale(db, tenant))
+	{
+		case PRESENT_NO:
+			return load_absent(db, tenant, slot);
+		case PRESENT_NEW:
+			/* for others the tenant exists from the commit on, not before */
+			read_tables(tenant, mtr_prices(), &l);
+			return l.exists ? MTR_PIN_BUSY : MTR_PIN_NO_TENANT;
+		case PRESENT_STALE:
+			break;
+	}
+	mtr_wake_flushers();
+	return MTR_PIN_BUSY;
 }
 
 MtrPin
@@ -202,29 +236,28 @@ mtr_tenant_load(const char *tenant, MtrTenant **slot)
 	LOCKTAG tag;
 	uint64  hash =
 		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
+	MtrPin result = MTR_PIN_BUSY;
+	int    ms;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
 						 (uint32) hash, LOCK_CLASS_LOAD);
-	for (int waited = 0; waited < LOAD_WAIT_MS; waited += LOAD_POLL_MS)
+	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += ms)
 	{
-		MtrPin result = MTR_PIN_BUSY;
-
-		if (LockAcquire(&tag, ExclusiveLock, false, true) ==
+		ms = LOAD_POLL_MS;
+		if (LockAcquire(&tag, ExclusiveLock, false, true) !=
 			LOCKACQUIRE_NOT_AVAIL)
 		{
-			nap();
-			continue;
+			result = try_load(db, tenant, slot);
+			LockRelease(&tag, ExclusiveLock, false);
+			if (result == MTR_PIN_OK || result == MTR_PIN_NO_TENANT)
+				return result;
+			if (result == MTR_PIN_FULL)
+			{
+				mtr_wake_flushers();
+				ms = MTR_SLOT_POLL_MS;
+			}
 		}
-		/* somebody may have loaded it while we waited */
-		if (mtr_tenant_pin_present(tenant, slot))
-			result = MTR_PIN_OK;
-		else if (clear_stale(db - MtrShared->db, tenant))
-			result = load_absent(db, tenant, slot);
-		LockRelease(&tag, ExclusiveLock, false);
-
-		if (result != MTR_PIN_BUSY)
-			return result;
-		nap();
+		mtr_slot_nap(ms);
 	}
-	return MTR_PIN_BUSY;
+	return result;
 }

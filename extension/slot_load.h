@@ -7,6 +7,13 @@
 
 #include "slot.h"
 
+/* how long one waits for memory or for somebody else, and how often one looks */
+#define MTR_SLOT_WAIT_MS 1000
+#define MTR_SLOT_POLL_MS 20
+
+/* sleeps, cancellably */
+extern void mtr_slot_nap(int ms);
+
 /* loads the slot of a tenant that is not in memory, or stale; pins it */
 extern MtrPin mtr_tenant_load(const char *tenant, MtrTenant **slot);
 

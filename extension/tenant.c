@@ -26,6 +26,7 @@
 #include "shmem.h"
 #include "slot.h"
 #include "tenant.h"
+#include "xact.h"
 
 typedef struct Context
 {
@@ -80,7 +81,12 @@ mtr_context_set(const char *tenant, const pg_uuid_t *key_id)
 {
 	const char *now = mtr_context_tenant();
 
-	Assert(MtrShared != NULL && !IsParallelWorker());
+	Assert(MtrShared != NULL);
+	if (IsInParallelMode())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot set the tenant context during a parallel "
+						"operation")));
 	Assert(strlen(tenant) < MTR_TENANT_LEN);
 
 	if (now != NULL && strcmp(now, tenant) != 0)
@@ -176,7 +182,7 @@ mtr_enter(PG_FUNCTION_ARGS)
 	mtr_require_preload();
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	require_block("enter");
-	mtr_tenant_pin(tenant); /* it exists */
+	mtr_xact_unpin_unused(mtr_tenant_pin(tenant)); /* it exists */
 	mtr_context_set(tenant, NULL);
 	PG_RETURN_VOID();
 }

@@ -222,7 +222,7 @@ mtr_usage(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("since, until, by and tz must not be null")));
 	unit = check_by(PG_GETARG_ARRAYTYPE_P(3));
-	(void) mtr_tenant_pin(tenant); /* it exists */
+	mtr_xact_unpin_unused(mtr_tenant_pin(tenant)); /* it exists */
 	InitMaterializedSRF(fcinfo, 0);
 
 	SPI_connect();
@@ -291,6 +291,7 @@ mtr_balance(PG_FUNCTION_ARGS)
 	held = t->held;
 	unflushed = unflushed_cost_locked(t);
 	SpinLockRelease(&t->mutex);
+	mtr_xact_unpin_unused(t);
 
 	values[0] = Int64GetDatum(available + pending);
 	values[1] = Int64GetDatum(held);

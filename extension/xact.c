@@ -82,6 +82,13 @@ grow(void *array, int *max, int needed, Size element)
 void
 mtr_xact_reserve(int n)
 {
+	/* a worker's end is not the transaction's end, and it would be lost */
+	if (IsInParallelMode())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot use tenants of Mortar during a parallel "
+						"operation"),
+				 errhint("Mark functions that call Mortar PARALLEL UNSAFE.")));
 	if (npins + 1 > maxpins)
 		pins = grow(pins, &maxpins, npins + 1, sizeof(MtrPinned));
 	if (nrecords + n > maxrecords)
@@ -157,6 +164,20 @@ add_record(MtrPinned *pin, RecordKind kind, MtrUsage *usage, int16 counter)
 	r->counter = counter;
 	pin->last = nrecords++;
 	return r;
+}
+
+void
+mtr_xact_unpin_unused(MtrTenant *t)
+{
+	MtrPinned *pin = npins > 0 ? &pins[npins - 1] : NULL;
+
+	if (pin == NULL || pin->tenant != t || pin->is_new || pin->last >= 0 ||
+		pin->claimed != 0 || pin->announced != 0)
+		return;
+	npins--;
+	SpinLockAcquire(&t->mutex);
+	t->pins--;
+	SpinLockRelease(&t->mutex);
 }
 
 void

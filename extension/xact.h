@@ -49,6 +49,13 @@ extern MtrPinned *mtr_xact_pinned(MtrTenant *t);
  */
 extern void mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new);
 
+/*
+ * Gives up a pin that was only needed to read: if it is the newest one and
+ * nothing was recorded or claimed with it.	 A pin keeps a tenant in memory and
+ * from being loaded again, so readers do not hold it to the end.
+ */
+extern void mtr_xact_unpin_unused(MtrTenant *t);
+
 /* taken from the slot and from the transaction's own grants */
 extern void mtr_xact_debit(MtrTenant *t, int64 from_slot, int64 from_pending);
 

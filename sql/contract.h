@@ -116,6 +116,7 @@
 	X("42P01", 404, "not_found")                                               \
 	X("42703", 400, "bad_request")                                             \
 	X("42501", 403, "forbidden")                                               \
+	X("25006", 503, "unavailable")                                             \
 	X("40001", 503, "retry_later")                                             \
 	X("40P01", 503, "retry_later")                                             \
 	X("57014", 504, "timeout")                                                 \

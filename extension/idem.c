@@ -1,0 +1,171 @@
+/*
+ * idem.c
+ *		Idempotency keys: the same call twice moves credits once.
+ *
+ * Users of one key are serialised by a lock of the lock manager that lasts to
+ * the end of the transaction; behind it the stored key is read with a latest
+ * snapshot, so that a replay is recognised at every isolation level and never
+ * ends in a serialization failure.	 A call that fails stores nothing, so a key
+ * is not burnt by a 402.
+ *
+ * Locks are shared by the whole server, so a transaction takes LOCKED_KEYS of
+ * them at most.  Its further keys rely on the unique index alone: who stores a
+ * key second waits there, finds it stored and replays.
+ */
+#include "mortar.h"
+
+#include "catalog/pg_type.h"
+#include "common/cryptohash.h"
+#include "common/hashfn.h"
+#include "common/sha2.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+
+#include "idem.h"
+#include "spi.h"
+
+/* fourth field of an advisory lock tag; users' own are 1 and 2 */
+#define LOCK_CLASS_IDEMPOTENCY 0x4d32
+
+#define LOCKED_KEYS 256
+#define MAX_KEY_CHARS 255
+
+StaticAssertDecl(PG_SHA256_DIGEST_LENGTH == MTR_FINGERPRINT_BYTES,
+				 "a fingerprint is a SHA-256");
+
+static MtrStmt stmt_find_key = {
+	.sql = "SELECT fingerprint, result FROM mortar.idempotency "
+		   "WHERE tenant_id = $1 AND key = $2",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
+};
+
+static MtrStmt stmt_store_key = {
+	.sql = "INSERT INTO mortar.idempotency "
+		   "(tenant_id, key, fingerprint, result) VALUES ($1, $2, $3, $4) "
+		   "ON CONFLICT (tenant_id, key) DO NOTHING",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 4,
+	.argtypes = {TEXTOID, TEXTOID, BYTEAOID, UUIDOID},
+};
+
+void
+mtr_idem_arg(FunctionCallInfo fcinfo, int argno, const char *tenant,
+			 MtrIdem *idem)
+{
+	text *key;
+	int   chars;
+
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("idempotency key must not be null"),
+						errhint("Pass a string that is the same when the same "
+								"movement is tried again, and only then.")));
+	key = PG_GETARG_TEXT_PP(argno);
+	chars = pg_mbstrlen_with_len(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+	if (chars < 1 || chars > MAX_KEY_CHARS)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("an idempotency key has 1 to %d characters",
+							   MAX_KEY_CHARS)));
+	idem->tenant = tenant;
+	idem->key = key;
+}
+
+void
+mtr_idem_fingerprint(MtrIdem *idem, const char *func, int64 amount,
+					 const char *rest)
+{
+	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA256);
+	char               head[64];
+	int                len =
+		snprintf(head, sizeof(head), "%s " INT64_FORMAT " ", func, amount);
+
+	if (ctx == NULL || pg_cryptohash_init(ctx) < 0 ||
+		pg_cryptohash_update(ctx, (const uint8 *) head, len) < 0 ||
+		pg_cryptohash_update(ctx, (const uint8 *) rest, strlen(rest)) < 0 ||
+		pg_cryptohash_final(ctx, idem->fingerprint, sizeof(idem->fingerprint)) <
+			0)
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
+						errmsg("could not compute a fingerprint")));
+	pg_cryptohash_free(ctx);
+}
+
+static void
+lock_key(const MtrIdem *idem)
+{
+	static LocalTransactionId lxid = InvalidLocalTransactionId;
+	static int                taken;
+	LOCKTAG                   tag;
+	uint64                    hash;
+
+	if (lxid != MTR_MY_LXID)
+		taken = 0;
+	lxid = MTR_MY_LXID;
+	if (taken == LOCKED_KEYS)
+		return;
+	taken++;
+
+	hash = hash_bytes_extended((const unsigned char *) idem->tenant,
+							   strlen(idem->tenant), 0);
+	hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(idem->key),
+							   VARSIZE_ANY_EXHDR(idem->key), hash);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
+						 (uint32) hash, LOCK_CLASS_IDEMPOTENCY);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+}
+
+static bool
+find_key(const MtrIdem *idem, pg_uuid_t *result)
+{
+	Datum  args[2];
+	bool   isnull;
+	bytea *stored;
+
+	args[0] = CStringGetTextDatum(idem->tenant);
+	args[1] = PointerGetDatum(idem->key);
+	mtr_exec(&stmt_find_key, args, NULL, MTR_SNAP_LATEST, 1);
+	if (SPI_processed == 0)
+		return false;
+
+	stored = DatumGetByteaPP(mtr_first(1, &isnull));
+	if (VARSIZE_ANY_EXHDR(stored) != sizeof(idem->fingerprint) ||
+		memcmp(VARDATA_ANY(stored), idem->fingerprint,
+			   sizeof(idem->fingerprint)) != 0)
+		ereport(ERROR,
+				(errcode(MTR_ERR_INVALID),
+				 errmsg("The idempotency key was used with other arguments."),
+				 errdetail("{\"code\":\"idempotency_key_reused\"}")));
+	*result = *DatumGetUUIDP(mtr_first(2, &isnull));
+	return true;
+}
+
+bool
+mtr_idem_replayed(const MtrIdem *idem, pg_uuid_t *result)
+{
+	lock_key(idem);
+	return find_key(idem, result);
+}
+
+bool
+mtr_idem_store(const MtrIdem *idem, pg_uuid_t *result)
+{
+	Datum  args[4];
+	bytea *print = palloc(VARHDRSZ + sizeof(idem->fingerprint));
+
+	SET_VARSIZE(print, VARHDRSZ + sizeof(idem->fingerprint));
+	memcpy(VARDATA(print), idem->fingerprint, sizeof(idem->fingerprint));
+	args[0] = CStringGetTextDatum(idem->tenant);
+	args[1] = PointerGetDatum(idem->key);
+	args[2] = PointerGetDatum(print);
+	args[3] = UUIDPGetDatum(result);
+	mtr_exec(&stmt_store_key, args, NULL, MTR_SNAP_LATEST, 0);
+	if (SPI_processed == 1)
+		return true;
+	if (!find_key(idem, result))
+		elog(ERROR, "an idempotency key is stored and cannot be found");
+	return false;
+}
