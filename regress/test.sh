@@ -101,6 +101,7 @@ inside() {
   work=$1
   cd "$work/src" || exit 1
   export WERROR=1 ASSERTS=1 MORTAR_DESTDIR="$work/cluster/install"
+  export LSAN_OPTIONS="suppressions=$work/src/regress/lsan.supp:print_suppressions=0"
   trap 'cluster_stop "$work/cluster"' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
