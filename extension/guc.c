@@ -75,9 +75,20 @@ define_shared(void)
 		NULL, NULL);
 }
 
+static void
+define_window(void)
+{
+	DefineCustomStringVariable(
+		"mortar.tenant_id", "Shows the tenant of this transaction.", NULL,
+		&tenant_id_unused, "", PGC_INTERNAL,
+		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE | GUC_NO_RESET_ALL, NULL, NULL,
+		show_tenant_id);
+}
+
 void
 mtr_guc_init(bool preloading)
 {
+	define_window();
 	if (!preloading)
 		return;
 
@@ -103,11 +114,6 @@ mtr_guc_init(bool preloading)
 		"it keys can be neither made nor checked.",
 		&mtr_pepper_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, check_pepper_file,
 		NULL, NULL);
-	DefineCustomStringVariable(
-		"mortar.tenant_id", "Shows the tenant of this transaction.", NULL,
-		&tenant_id_unused, "", PGC_INTERNAL,
-		GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE | GUC_NO_RESET_ALL, NULL, NULL,
-		show_tenant_id);
 	DefineCustomIntVariable("mortar.tenant_statement_timeout",
 							"statement_timeout of the gateway's sessions.",
 							NULL, &mtr_tenant_timeout_ms, 5000, 0, INT_MAX,

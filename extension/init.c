@@ -3,9 +3,9 @@
  *		The library's entry: an ordered list, and the little that has no other
  *		home (log filter, triggers for foreign writers, the preload check).
  *
- * Not preloaded: the library loads, defines no settings and no hooks, and its
- * functions say what to do.  mortar.tenant_id() is NULL then, so policies show
- * no rows.
+ * Not preloaded: the library defines no hooks, and its functions say what to do.
+ * mortar.tenant_id() is NULL then, so policies show no rows; and the setting
+ * mortar.tenant_id is defined, so that a session cannot make it up.
  */
 #include "mortar.h"
 
@@ -51,10 +51,10 @@ filter_log(ErrorData *edata)
 void
 _PG_init(void)
 {
+	mtr_guc_init(process_shared_preload_libraries_in_progress);
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 
-	mtr_guc_init(true);
 	mtr_shmem_init();
 	mtr_xact_init();
 	mtr_utility_init();
@@ -86,6 +86,8 @@ mtr_note_write(PG_FUNCTION_ARGS)
 						errmsg("must be called as a trigger")));
 	if (MtrShared != NULL && !mtr_own_statement())
 		mtr_inval_foreign_write(mtr_db());
+	if (TRIGGER_FIRED_FOR_STATEMENT(data->tg_event)) /* TRUNCATE */
+		return PointerGetDatum(NULL);
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(data->tg_event)
 							   ? data->tg_newtuple
 							   : data->tg_trigtuple);

@@ -3,6 +3,25 @@
 -- created when absent, and an existing one is taken only when it is as
 -- powerless as ours would be.
 
+-- The schema is ours alone: what others had put into it would end up with our
+-- owner and our rights.
+DO $schema$
+BEGIN
+    IF NOT (SELECT r.rolsuper FROM pg_catalog.pg_namespace n
+            JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
+            WHERE n.nspname = 'mortar')
+        OR EXISTS (SELECT FROM pg_catalog.pg_depend
+            WHERE refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass
+                AND refobjid = 'mortar'::pg_catalog.regnamespace
+                AND classid <> 'pg_catalog.pg_extension'::pg_catalog.regclass)
+    THEN
+        RAISE EXCEPTION 'schema "mortar" exists, and belongs to no superuser or is not empty'
+            USING ERRCODE = 'duplicate_schema',
+            HINT = 'DROP SCHEMA mortar, or rename it, and let CREATE EXTENSION make it.';
+    END IF;
+END
+$schema$;
+
 DO $roles$
 DECLARE
     wanted text;

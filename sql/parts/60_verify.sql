@@ -79,18 +79,18 @@ BEGIN
                 = (g.tenant_id, g.grant_id, g.amount_uc)
         WHERE g.grant_id IS NULL OR l.entry_id IS NULL
       UNION ALL
-        SELECT 'spent no more than was given', string_agg(b.tenant_id, ', ')
+        SELECT 'spent no more than was given', string_agg(tenant_id, ', ')
         FROM (SELECT l.tenant_id, sum(CASE WHEN l.to_account = 'available'
                     THEN l.amount_uc ELSE -l.amount_uc END) AS given
                 FROM mortar.credit_ledger l
                 WHERE (t IS NULL OR l.tenant_id = t)
                     AND 'available' IN (l.from_account, l.to_account)
                 GROUP BY l.tenant_id) b
-        LEFT JOIN (SELECT j.tenant_id, sum(j.cost_uc) AS used
+        FULL JOIN (SELECT j.tenant_id, sum(j.cost_uc) AS used
                 FROM mortar.usage_journal j
                 WHERE t IS NULL OR j.tenant_id = t GROUP BY j.tenant_id) u
             USING (tenant_id)
-        WHERE b.given < coalesce(u.used, 0)
+        WHERE coalesce(b.given, 0) < coalesce(u.used, 0)
       UNION ALL
         SELECT 'idempotency keys name what exists',
             string_agg(DISTINCT i.tenant_id, ', ')

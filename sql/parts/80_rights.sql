@@ -69,6 +69,13 @@ BEGIN
         EXECUTE format('ALTER TABLE mortar.%I '
             'ENABLE ALWAYS TRIGGER note_write', x);
     END LOOP;
+    FOREACH x IN ARRAY ARRAY['api_keys', 'usage_marks']
+    LOOP
+        EXECUTE format('CREATE TRIGGER note_truncate BEFORE TRUNCATE '
+            'ON mortar.%I EXECUTE FUNCTION mortar.note_write()', x);
+        EXECUTE format('ALTER TABLE mortar.%I '
+            'ENABLE ALWAYS TRIGGER note_truncate', x);
+    END LOOP;
 
     FOR x IN SELECT p.oid::regprocedure::text FROM pg_proc p
         WHERE p.pronamespace = 'mortar'::regnamespace
