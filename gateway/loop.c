@@ -256,6 +256,12 @@ run_loop(void *data)
 		resume_door(&loop->ops);
 	}
 	pool_close(&loop->pool);
+	sem_post(&loop->group->done);
+
+	/* the thread-local caches of libh2o would be lost with the thread, and
+	 * the process is about to end: sleep until it does */
+	for (;;)
+		pause();
 	return NULL;
 }
 
@@ -291,6 +297,8 @@ loop_group_init(LoopGroup *group, const Config *config, const int *fds,
 	add_host(group, "ops", ops_handle);
 
 	atomic_init(&group->draining, false);
+	if (sem_init(&group->done, 0, 0) != 0)
+		h2o_fatal("no semaphore");
 	group->count = (int) config->threads;
 	group->loops = calloc((size_t) group->count, sizeof(group->loops[0]));
 	if (group->loops == NULL)
@@ -338,9 +346,9 @@ loop_group_drain(LoopGroup *group)
 			log_line(LOG_LEVEL_ERROR, "cannot wake thread %d: %s", i,
 					 strerror(errno));
 	for (int i = 0; i < group->count; i++)
-	{
-		pthread_join(group->loops[i].thread, NULL);
+		while (sem_wait(&group->done) != 0)
+			;
+	for (int i = 0; i < group->count; i++)
 		left_over += group->loops[i].left_over;
-	}
 	return left_over;
 }

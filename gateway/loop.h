@@ -6,6 +6,7 @@
 #define GATEWAY_LOOP_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <h2o.h>
@@ -54,7 +55,8 @@ typedef struct Loop
 	Pool pool;
 
 	pthread_t thread;
-	int64_t   left_over; /* unfinished at the deadline; read after the join */
+	int64_t
+		left_over; /* unfinished at the deadline; read once the group is done */
 } Loop;
 
 /* All threads. */
@@ -64,6 +66,7 @@ typedef struct LoopGroup
 	int              count;
 	h2o_globalconf_t h2o;      /* read only once threads run */
 	atomic_bool      draining; /* set once by main */
+	sem_t            done;     /* posted by each thread at its end */
 } LoopGroup;
 
 /* Prepares what the threads share.  "fds" has one listening socket for each of
