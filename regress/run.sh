@@ -13,6 +13,11 @@
 set -u
 . "$(dirname "$0")/cluster.sh"
 
+# The caller may have sourced the demo.env of another server.
+for name in ${!PG*} MORTAR_URL MORTAR_TENANT MORTAR_KEY; do
+  [ "$name" = PG_CONFIG ] || unset "$name"
+done
+
 run=$top/.run
 gateway_port=${PORT:-8080}
 marks=
