@@ -4,8 +4,8 @@
  *
  * Threads share nothing while they serve: each has its own libh2o context,
  * listening socket, database connections and caches.  What crosses threads is
- * the group's "draining" flag and the pools' "ready" counters, both atomic, and
- * an eventfd per loop that wakes it.
+ * the group's "draining" flag and "finished" count and the pools' "ready"
+ * counts, all atomic, and an eventfd per loop that wakes it.
  *
  * libh2o keeps caches in thread-local variables, so every libh2o object of a
  * loop is made by the loop's own thread.
@@ -161,13 +161,16 @@ close_door(Door *door)
 
 /* -- draining ------------------------------------------------------------- */
 
-/* Ends the stream of a connection that has sent nothing since its answer. */
+/* Ends the stream of a client that has sent nothing since its answer; whoever
+ * asks /ready is let alone. */
 static int
 end_if_idle(h2o_req_t *req, void *data)
 {
+	Loop         *loop = data;
 	h2o_socket_t *socket = req->conn->callbacks->get_socket(req->conn);
 
-	if (req->version == 0 && socket->input->size == 0)
+	if (req->conn->hosts == loop->door.hosts && req->version == 0 &&
+		socket->input->size == 0)
 		shutdown(h2o_socket_get_fd(socket), SHUT_RD);
 	return 0;
 }
@@ -176,7 +179,7 @@ static void
 end_idle_clients(Loop *loop)
 {
 	loop->group->h2o.http1.callbacks.foreach_request(&loop->ctx, end_if_idle,
-													 NULL);
+													 loop);
 }
 
 static void
@@ -200,13 +203,22 @@ on_wake(h2o_socket_t *socket, const char *error)
 		begin_drain(loop);
 }
 
+/* The loop that answers /ready stays until all others are done. */
+static bool
+are_others_done(Loop *loop)
+{
+	return loop->ops.fd < 0 ||
+		   atomic_load(&loop->group->finished) == loop->group->count - 1;
+}
+
 /* True when a draining loop has nothing left to do, or no time. */
 static bool
 is_drained(Loop *loop)
 {
 	if (!loop->draining)
 		return false;
-	if (loop->flights.live == 0 && loop->door.clients == 0)
+	if (loop->flights.live == 0 && loop->door.clients == 0 &&
+		are_others_done(loop))
 		return true;
 	if (loop_now_ms() < loop->drain_deadline_ms)
 	{
@@ -256,6 +268,7 @@ run_loop(void *data)
 		resume_door(&loop->ops);
 	}
 	pool_close(&loop->pool);
+	atomic_fetch_add(&loop->group->finished, 1);
 	sem_post(&loop->group->done);
 
 	/* the thread-local caches of libh2o would be lost with the thread, and
@@ -297,6 +310,7 @@ loop_group_init(LoopGroup *group, const Config *config, const int *fds,
 	add_host(group, "ops", ops_handle);
 
 	atomic_init(&group->draining, false);
+	atomic_init(&group->finished, 0);
 	if (sem_init(&group->done, 0, 0) != 0)
 		h2o_fatal("no semaphore");
 	group->count = (int) config->threads;

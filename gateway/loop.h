@@ -67,6 +67,7 @@ typedef struct LoopGroup
 	h2o_globalconf_t h2o;      /* read only once threads run */
 	atomic_bool      draining; /* set once by main */
 	sem_t            done;     /* posted by each thread at its end */
+	atomic_int       finished; /* threads that are at their end */
 } LoopGroup;
 
 /* Prepares what the threads share.  "fds" has one listening socket for each of
