@@ -140,6 +140,15 @@ fuzz: build-fuzz
 lint:
 	@bash regress/lint.sh
 
+# ---- server libraries that only TAP tests load -----------------------------
+TEST_MODULES = $(patsubst %.c,%.so,$(wildcard regress/modules/*.c))
+EXTRA_CLEAN += $(TEST_MODULES) $(TEST_MODULES:.so=.o) $(TEST_MODULES:.so=.d)
+
+$(TEST_MODULES:.so=.o): .build/flags
+$(TEST_MODULES): %.so: %.o
+	$(CC) $(CFLAGS) $< $(LDFLAGS) $(LDFLAGS_SL) $(UBSAN) -shared -o $@
+check-tap: $(TEST_MODULES)
+
 # ---- parts of make test that need a running server (PGHOST, PGPORT) --------
 .PHONY: check-regress check-isolation check-pgtap check-tap
 check-regress:
