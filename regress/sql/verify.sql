@@ -1,0 +1,128 @@
+-- verify_ledger() finds what does not add up, and names the tenant: each kind
+-- of damage is done on purpose, found, and taken back by ROLLBACK.
+\set VERBOSITY sqlstate
+\set super :USER
+SET client_min_messages = warning;
+DROP ROLE IF EXISTS regress_monitor;
+CREATE ROLE regress_monitor LOGIN IN ROLE mortar_monitor;
+SELECT mortar.set_price('requests', 3, 2) IS NOT NULL AS priced;
+SELECT mortar.set_price('egress_bytes', 0, 1) IS NOT NULL AS free;
+SELECT mortar.create_tenant('ver_a');
+SELECT mortar.create_tenant('ver_b');
+SELECT mortar.grant_credits('ver_a', 1000, 'g') IS NOT NULL AS granted;
+SELECT mortar.grant_credits('ver_b', 1000, 'g') IS NOT NULL AS granted;
+SELECT mortar.charge('ver_a', 100, 'c') IS NOT NULL AS charged;
+SELECT mortar.record_usage('ver_a', 'requests', 7);
+DO $$BEGIN
+    FOR i IN 1 .. 3000 LOOP
+        EXIT WHEN (SELECT sum(upto_qty - from_qty) = 7 FROM mortar.usage_journal WHERE tenant_id = 'ver_a')
+            AND (SELECT unflushed_uc = 0 FROM mortar.balance('ver_a'));
+        PERFORM pg_sleep(0.01);
+        COMMIT;
+    END LOOP;
+END$$;
+
+-- an intact ledger: every check, as a monitor sees it
+\c - regress_monitor
+SELECT check_name, ok FROM mortar.verify_ledger();
+SELECT check_name, ok, detail FROM mortar.verify_ledger('ver_a');
+SELECT count(*) AS checks, bool_and(ok) AS ok FROM mortar.verify_ledger('ver_absent');
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT check_name, ok, detail FROM mortar.verify_ledger('ver_a') WHERE detail <> 'ok';
+COMMIT;
+
+\c - :super
+SET client_min_messages = warning;
+CREATE FUNCTION found(tenant text DEFAULT NULL) RETURNS SETOF text LANGUAGE sql AS
+    $$SELECT check_name || ': ' || detail FROM mortar.verify_ledger(tenant) WHERE NOT ok$$;
+\pset tuples_only on
+\pset format unaligned
+
+-- an entry whose accounts are the same
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_accounts_check;
+UPDATE mortar.credit_ledger SET from_account = 'consumed' WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found();
+ROLLBACK;
+
+-- a charge that was made smaller: memory knows better
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+UPDATE mortar.credit_ledger SET amount_uc = 99 WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found();
+SELECT found('ver_b');
+ROLLBACK;
+
+-- a charge that was removed: its idempotency key stays behind
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+DELETE FROM mortar.credit_ledger WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found();
+ROLLBACK;
+
+-- a grant without its entry, an entry without its grant, one of another amount
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+DELETE FROM mortar.credit_ledger WHERE tenant_id = 'ver_b' AND kind = 'grant';
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_grants DISABLE TRIGGER USER;
+DELETE FROM mortar.credit_grants WHERE tenant_id = 'ver_b';
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_grants DISABLE TRIGGER USER;
+UPDATE mortar.credit_grants SET amount_uc = 1001 WHERE tenant_id = 'ver_b';
+SELECT found();
+ROLLBACK;
+
+-- more spent than was ever given
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+UPDATE mortar.credit_ledger SET amount_uc = 1001 WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found();
+ROLLBACK;
+
+-- usage that is missing from the journal, or counted differently in the marks
+BEGIN;
+ALTER TABLE mortar.usage_journal DISABLE TRIGGER USER;
+UPDATE mortar.usage_journal SET from_qty = 1 WHERE tenant_id = 'ver_a' AND from_qty = 0;
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.usage_journal DISABLE TRIGGER USER;
+UPDATE mortar.usage_journal SET cost_uc = cost_uc + 1 WHERE tenant_id = 'ver_a';
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.usage_marks DISABLE TRIGGER USER;
+UPDATE mortar.usage_marks SET upto_qty = upto_qty + 1 WHERE tenant_id = 'ver_a';
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.usage_marks DISABLE TRIGGER USER;
+DELETE FROM mortar.usage_marks WHERE tenant_id = 'ver_a';
+SELECT found();
+ROLLBACK;
+
+-- a price that was changed afterwards
+BEGIN;
+ALTER TABLE mortar.prices DISABLE TRIGGER USER;
+UPDATE mortar.prices SET num_uc = 4 WHERE price_id = (SELECT price_id FROM mortar.usage_journal WHERE tenant_id = 'ver_a');
+SELECT found();
+ROLLBACK;
+
+-- an idempotency key that leads nowhere
+BEGIN;
+UPDATE mortar.idempotency SET result = gen_random_uuid() WHERE tenant_id = 'ver_a' AND key = 'c';
+SELECT found();
+ROLLBACK;
+
+-- nothing of it has stayed
+SELECT found();
+SELECT available_uc FROM mortar.balance('ver_a');
+SELECT mortar.set_price('requests', 0, 1) IS NOT NULL AS free;
+DROP FUNCTION found(text);
+DROP ROLE regress_monitor;
