@@ -169,6 +169,7 @@ malformed(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		check(bad[i].s, MTR_JSON_MALFORMED, bad[i].offset, bad[i].pointer);
 	check_bytes("\"a\0b\"", 5, MTR_JSON_MALFORMED, 2, "");
+	check_bytes("\"\\\0\"", 4, MTR_JSON_MALFORMED, 1, "");
 	check_bytes("\0", 1, MTR_JSON_MALFORMED, 0, "");
 	check_bytes("[1\0]", 4, MTR_JSON_MALFORMED, 2, "");
 	check_bytes("1\0", 2, MTR_JSON_MALFORMED, 1, "");
@@ -225,6 +226,8 @@ nul_and_surrogates(void **state)
 	check("\"\\udc00\"", MTR_JSON_SURROGATE, 1, "");
 	check("\"\\udfff\"", MTR_JSON_SURROGATE, 1, "");
 	check("\"\\ud800x\"", MTR_JSON_SURROGATE, 1, "");
+	check("\"\\ud800xudc00\"", MTR_JSON_SURROGATE, 1, "");
+	check("\"\\ud800\\xdc00\"", MTR_JSON_SURROGATE, 1, "");
 	check("\"\\ud800\\n\"", MTR_JSON_SURROGATE, 1, "");
 	check("\"\\ud800\\u0041\"", MTR_JSON_SURROGATE, 1, "");
 	check("\"\\ud800\\ud800\"", MTR_JSON_SURROGATE, 1, "");
@@ -333,6 +336,10 @@ keys_with_one_hash_are_different(void **state)
 	check("{\"liquid\":1,\"costarring\":2,\"\\u006ciquid\":3}",
 		  MTR_JSON_DUPLICATE_KEY, 27, "/liquid");
 	check("{\"liquid\":1,\"\\u0063ostarring\":2}", MTR_JSON_OK, 32, "");
+	/* one hash, and one the beginning of the other */
+	check("{\"key\":1,\"keyI07DIA\":2}", MTR_JSON_OK, 23, "");
+	check("{\"\\u006bey\":1,\"keyI07DIA\":2}", MTR_JSON_OK, 28, "");
+	check("{\"key\":1,\"\\u006beyI07DIA\":2}", MTR_JSON_OK, 28, "");
 }
 
 static void

@@ -200,6 +200,9 @@ documents_beyond_the_limit(void **state)
 		MTR_JSON_MEMORY);
 	assert_int_equal(report.offset, 0);
 	assert_int_equal(report.pointer_len, 0);
+	/* at the limit it is read, and this one fails at its first byte */
+	assert_int_equal(mtr_json_check("x", MTR_JSON_MAX_BYTES, NULL, &report),
+					 MTR_JSON_MALFORMED);
 }
 
 /* check_cut: a key of n bytes, then a bad value below it */

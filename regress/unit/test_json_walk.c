@@ -49,6 +49,7 @@ roots(void **state)
 		{"\n\"a]\"\t", MTR_JSON_KIND_STRING, "\"a]\""},
 		{" -1.5e+3 ", MTR_JSON_KIND_NUMBER, "-1.5e+3"},
 		{"0", MTR_JSON_KIND_NUMBER, "0"},
+		{"9", MTR_JSON_KIND_NUMBER, "9"},
 		{"true", MTR_JSON_KIND_TRUE, "true"},
 		{"\rfalse\r", MTR_JSON_KIND_FALSE, "false"},
 		{"null ", MTR_JSON_KIND_NULL, "null"},
@@ -183,12 +184,16 @@ walks_of_what_is_no_container(void **state)
 static void
 unchecked_documents_end_early(void **state)
 {
-	static const char *const no_root[] = {"",   " ",    "]",  "{",   "[[]",
-										  "\"", "\"\\", "{]", "{} 1"};
-	struct mtr_json_value    root;
-	struct mtr_json_iter     it;
-	struct mtr_json_value    value;
-	struct mtr_slice         key;
+	static const char *const no_root[] = {
+		"", " ", "]", "{", "[[]", "\"", "\"\\", "{]", "{} 1", "x", ":", "/"};
+	static const char *const bad_arrays[] = {"[1 2]", "[,]", "[x]",
+											 "[\"a\":1]"};
+	static const char *const bad_objects[] = {
+		"{1:2}", "{\"a\"}", "{\"a\":}", "{\"a\",1}", "{x:1}", "{:1}"};
+	struct mtr_json_value root;
+	struct mtr_json_iter  it;
+	struct mtr_json_value value;
+	struct mtr_slice      key;
 
 	for (size_t i = 0; i < sizeof(no_root) / sizeof(no_root[0]); i++)
 	{
@@ -199,17 +204,29 @@ unchecked_documents_end_early(void **state)
 	}
 	assert_false(mtr_json_root(NULL, 0, &root));
 
-	assert_true(mtr_json_root("[1 2]", 5, &root));
-	mtr_json_open(&it, &root, NULL);
-	assert_false(mtr_json_next_element(&it, &value));
-	assert_int_equal(it.error, MTR_JSON_MALFORMED);
-	assert_false(mtr_json_next_element(&it, &value));
-	assert_int_equal(it.error, MTR_JSON_MALFORMED);
+	for (size_t i = 0; i < sizeof(bad_arrays) / sizeof(bad_arrays[0]); i++)
+	{
+		const char *s = bad_arrays[i];
 
-	assert_true(mtr_json_root("{1:2}", 5, &root));
-	mtr_json_open(&it, &root, NULL);
-	assert_false(mtr_json_next_member(&it, &key, &value));
-	assert_int_equal(it.error, MTR_JSON_MALFORMED);
+		assert_true(mtr_json_root(s, strlen(s), &root));
+		mtr_json_open(&it, &root, NULL);
+		while (mtr_json_next_element(&it, &value))
+			assert_true(value.raw.p + value.raw.len < s + strlen(s));
+		assert_int_equal(it.error, MTR_JSON_MALFORMED);
+		assert_false(mtr_json_next_element(&it, &value));
+		assert_int_equal(it.error, MTR_JSON_MALFORMED);
+	}
+	for (size_t i = 0; i < sizeof(bad_objects) / sizeof(bad_objects[0]); i++)
+	{
+		const char *s = bad_objects[i];
+
+		assert_true(mtr_json_root(s, strlen(s), &root));
+		mtr_json_open(&it, &root, NULL);
+		assert_false(mtr_json_next_member(&it, &key, &value));
+		assert_int_equal(it.error, MTR_JSON_MALFORMED);
+		assert_false(mtr_json_next_member(&it, &key, &value));
+		assert_int_equal(it.error, MTR_JSON_MALFORMED);
+	}
 }
 
 static void
@@ -339,6 +356,10 @@ escape(void **state)
 	n = mtr_json_escape(all, 0x7F, out);
 	assert_int_equal(mtr_json_decode(out, n, back), 0x7F);
 	assert_memory_equal(back, all, 0x7F);
+
+	/* nothing else is escaped */
+	assert_int_equal(mtr_json_escape(" !~/", 4, out), 6);
+	assert_memory_equal(out, "\" !~/\"", 6);
 
 	/* the bound is reached and never passed */
 	memset(all, 0x01, sizeof(all));

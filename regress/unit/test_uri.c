@@ -184,8 +184,8 @@ segments_refused(void **state)
 static void
 encode(void **state)
 {
-	static const char in[] = "Az09-._~ /%?#&=+\"\\\0\x7f\xc3\xa9";
-	static const char expected[] = "Az09-._~%20%2F%25%3F%23%26%3D%2B%22%5C"
+	static const char in[] = "aAzZ09-._~ /%?#&=+\"\\\0\x7f\xc3\xa9";
+	static const char expected[] = "aAzZ09-._~%20%2F%25%3F%23%26%3D%2B%22%5C"
 								   "%00%7F%C3%A9";
 	char              out[3 * sizeof(in)];
 

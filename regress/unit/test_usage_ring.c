@@ -229,6 +229,20 @@ before_the_first_mark_and_the_limits(void **state)
 }
 
 static void
+the_first_mark_keeps_what_lies_before_it(void **state)
+{
+	struct mtr_ring    r = {0};
+	struct mtr_segment out[MTR_RING_MARKS];
+
+	mtr_ring_add(&r, 100, 10, 90);
+	mtr_ring_add(&r, 100, 11, 90);
+	assert_int_equal(mtr_ring_segments(&r, 90, 110, out), 2);
+	assert_int_equal(out[0].upto, 100);
+	assert_int_equal(out[0].minute, 10);
+	assert_int_equal(out[1].minute, 11);
+}
+
+static void
 a_minute_without_usage_takes_no_mark(void **state)
 {
 	struct mtr_ring r = {0};
@@ -251,6 +265,7 @@ main(void)
 		cmocka_unit_test(a_long_history),
 		cmocka_unit_test(full_ring_joins_the_last_minute),
 		cmocka_unit_test(before_the_first_mark_and_the_limits),
+		cmocka_unit_test(the_first_mark_keeps_what_lies_before_it),
 		cmocka_unit_test(a_minute_without_usage_takes_no_mark),
 	};
 

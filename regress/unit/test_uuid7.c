@@ -60,6 +60,9 @@ version_and_variant_hold_for_any_bits(void **state)
 		mtr_uuid7(id, i / 3000, random[i % 2], &st);
 		assert_int_equal(id[6] >> 4, 7);
 		assert_int_equal(id[8] >> 6, 2);
+		/* the other 62 bits are the random ones */
+		assert_int_equal(id[8] & 0x3F, i % 2 ? 0x3F : 0);
+		assert_memory_equal(id + 9, random[i % 2], 7);
 	}
 }
 
