@@ -108,9 +108,13 @@ log_access(h2o_logger_t *self, h2o_req_t *req)
 	char                  when[32];
 	struct tm             utc;
 	const struct timeval *begin = &req->timestamps.request_begin_at;
+	const struct timeval *end = &req->timestamps.response_end_at;
 
 	if (req->query_at != SIZE_MAX)
 		path.len = req->query_at;
+	/* a client that left did not get its response to the end */
+	if (end->tv_sec == 0)
+		end = h2o_get_timestamp(req->conn->ctx, NULL, NULL);
 	gmtime_r(&begin->tv_sec, &utc);
 	when[strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc)] = '\0';
 
@@ -121,8 +125,7 @@ log_access(h2o_logger_t *self, h2o_req_t *req)
 	put_string(&line, ",\"path\":", path);
 	put_number(&line, ",\"status\":", req->res.status);
 	put_number(&line, ",\"bytes\":", (int64_t) req->bytes_sent);
-	put_number(&line, ",\"us\":",
-			   micros(&req->timestamps.response_end_at) - micros(begin));
+	put_number(&line, ",\"us\":", micros(end) - micros(begin));
 	put_string(&line, ",\"request_id\":",
 			   find_value(&req->res.headers, "x-request-id"));
 	if (trace.len > 0)

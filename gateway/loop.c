@@ -306,7 +306,10 @@ loop_group_init(LoopGroup *group, const Config *config, const int *fds,
 	group->h2o.http1.upgrade_to_http2 = 0;
 	path = add_host(group, "requests", request_handle);
 	if (log_access_enabled())
+	{
 		access_register(path);
+		access_register(&group->h2o.hosts[0]->fallback_path);
+	}
 	add_host(group, "ops", ops_handle);
 
 	atomic_init(&group->draining, false);

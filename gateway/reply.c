@@ -13,6 +13,10 @@
  * An SQL error of class MT is the extension's own: its message and detail are
  * for the client.  Of any other error only status, code and a fixed sentence
  * leave; the rest goes to the log under the request id.
+ *
+ * What libh2o answers by itself becomes a problem document too, with one
+ * exception: bytes that are no HTTP request at all get its bare 400, because
+ * there is no request yet that a filter could see.
  */
 #include "reply.h"
 
@@ -105,6 +109,19 @@ reply_json(h2o_req_t *req, int status, Slice body)
 
 /* -- flights -------------------------------------------------------------- */
 
+/* Headers that are the gateway's to set, whatever a row says. */
+static bool
+is_own_header(Slice name)
+{
+	static const char *const names[] = {"content-length", "x-request-id",
+										"connection", "transfer-encoding"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (slice_is_lower(name, slice_of(names[i])))
+			return true;
+	return false;
+}
+
 /*
  * Takes over the row's headers.  A name that is no token or a value with a
  * line feed would be a response of its own: that row is not sent.
@@ -121,8 +138,7 @@ add_row_headers(h2o_req_t *req, ArrayReader *headers)
 			!bind_array_next(headers, &value) || !text_is_token(name) ||
 			!text_is_value(value))
 			return false;
-		if (!slice_equal(name, SLICE_LITERAL("content-length")) &&
-			!slice_equal(name, SLICE_LITERAL("x-request-id")))
+		if (!is_own_header(name))
 			add_header(req, name, value);
 	}
 	return true;
