@@ -294,6 +294,7 @@ mtr_authenticate(const char *token, size_t len, MtrIdentity *who)
 	if (!mtr_apikey_parse(token, len, who->key_id.data, &secret))
 		return MTR_AUTH_INVALID;
 
+	mtr_refuse_recovery();
 	known = find_key(&who->key_id, &f);
 	if (!mtr_pepper_hmac(known ? f.pepper_version : mtr_pepper_newest(), secret,
 						 MTR_APIKEY_SECRET_CHARS, hash))

@@ -277,6 +277,8 @@ note_flushed(void *arg)
 
 		SpinLockAcquire(&s->tenant->mutex);
 		s->usage->flushed = s->upto;
+		if (s->usage->done == s->upto)
+			s->tenant->unflushed--;
 		if (s->counter >= 0)
 			s->tenant->counter[s->counter].flushed += s->upto - s->from;
 		SpinLockRelease(&s->tenant->mutex);

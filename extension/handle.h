@@ -15,6 +15,12 @@ extern Datum mtr_table_datum(const MtrRequest *req);
 extern void mtr_raise_no_table(void) pg_attribute_noreturn();
 
 /*
+ * Keeps the path's table from being dropped (exclusive: from being written to)
+ * until the transaction ends.  Taken before the statement that looks at it.
+ */
+extern void mtr_table_lock(const MtrRequest *req, bool exclusive);
+
+/*
  * mtr_check_table raises MT404 when there is no such table; between
  * SPI_connect and SPI_finish.	 Another tenant's table looks like none.
  */

@@ -127,33 +127,6 @@ put_new_row(Insert *ins, StringInfo body, Jsonb *doc, const char *pointer)
 				  "leave out Prefer: return=representation.");
 }
 
-/*
- * The table may be dropped between the statement's snapshot and the check of
- * the foreign key.	 Then the key has the last word, and the client hears what
- * it would have heard a moment later.
- */
-static void
-exec_insert(Datum *args)
-{
-	MemoryContext cxt = CurrentMemoryContext;
-
-	PG_TRY();
-	{
-		mtr_exec(&insert_stmt, args, NULL, MTR_SNAP_WRITE, 0);
-	}
-	PG_CATCH();
-	{
-		if (geterrcode() != ERRCODE_FOREIGN_KEY_VIOLATION)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(cxt);
-		FlushErrorState();
-		mtr_raise_no_table();
-	}
-	PG_END_TRY();
-	if (SPI_processed == 0)
-		mtr_raise_no_table();
-}
-
 static void
 insert_row(Insert *ins, StringInfo body, const struct mtr_json_value *value)
 {
@@ -179,7 +152,9 @@ insert_row(Insert *ins, StringInfo body, const struct mtr_json_value *value)
 	args[2] = UUIDPGetDatum(&ins->last_id);
 	args[3] = TimestampTzGetDatum(ins->now);
 	args[4] = JsonbPGetDatum(doc);
-	exec_insert(args);
+	mtr_exec(&insert_stmt, args, NULL, MTR_SNAP_WRITE, 0);
+	if (SPI_processed == 0)
+		mtr_raise_no_table();
 	ins->n++;
 }
 
@@ -221,6 +196,7 @@ mtr_rows_insert(MtrRequest *req, MtrResponse *res)
 	ins.bulk = root.kind == MTR_JSON_KIND_ARRAY;
 	ins.representation = mtr_request_prefers(req, "return", "representation");
 
+	mtr_table_lock(req, false);
 	SPI_connect();
 	ins.row_cxt = AllocSetContextCreate(CurrentMemoryContext, "mortar row",
 										ALLOCSET_DEFAULT_SIZES);

@@ -29,10 +29,11 @@
 
 static MtrStmt list_stmt = {
 	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
-		   "mortar.doc_rows" OF_TABLE " ORDER BY row_id LIMIT $3",
+		   "mortar.doc_rows" OF_TABLE " ORDER BY row_id",
 	.role = MTR_ROLE_TENANT,
-	.nargs = 3,
-	.argtypes = {TEXTOID, TEXTOID, INT8OID},
+	.first_rows = true,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
 };
 
 static MtrStmt get_stmt = {
@@ -87,11 +88,10 @@ raise_too_long(void)
 			 errdetail("A response has at most %d bytes.", MORTAR_MAX_WINDOW)));
 }
 
-/* writes rows until one would pass the window; returns how many it wrote */
+/* writes n rows, or until one would pass the window; returns how many it wrote */
 static uint64
-put_page(MtrResponse *res)
+put_page(MtrResponse *res, uint64 n)
 {
-	uint64 n = SPI_processed;
 	size_t end = VARHDRSZ + MORTAR_MAX_WINDOW - 1; /* 1: the last bracket */
 
 	mtr_put(&res->body, "[");
@@ -116,16 +116,17 @@ put_page(MtrResponse *res)
 void
 mtr_rows_list(MtrRequest *req, MtrResponse *res)
 {
-	Datum  args[3];
+	Datum  args[2];
+	long   limit = (long) mtr_request_limit(req);
 	uint64 n;
 
 	args[0] = CStringGetTextDatum(req->tenant);
 	args[1] = mtr_table_datum(req);
-	args[2] = Int64GetDatum(mtr_request_limit(req));
 	SPI_connect();
-	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, 0);
-	n = put_page(res);
-	if (n == 0) /* right for an empty table only */
+	/* at least one row is read: it tells an empty page from a missing table */
+	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, Max(limit, 1));
+	n = put_page(res, Min(SPI_processed, (uint64) limit));
+	if (SPI_processed == 0) /* right for an empty table only */
 		mtr_check_table(args[0], args[1]);
 	SPI_finish();
 

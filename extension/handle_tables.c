@@ -15,7 +15,10 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/builtins.h"
 
 #include "answer.h"
@@ -29,12 +32,16 @@
 
 #define MAX_NAME_BYTES 63
 
+/* fourth field of an advisory lock tag; users' own are 1 and 2 */
+#define LOCK_CLASS_DOC_TABLE 0x4d33
+
 static MtrStmt list_stmt = {
 	.sql = "SELECT name, created_at FROM mortar.doc_tables"
-		   " WHERE tenant_id = $1 ORDER BY name LIMIT $2",
+		   " WHERE tenant_id = $1 ORDER BY name",
 	.role = MTR_ROLE_TENANT,
-	.nargs = 2,
-	.argtypes = {TEXTOID, INT8OID},
+	.first_rows = true,
+	.nargs = 1,
+	.argtypes = {TEXTOID},
 };
 
 static MtrStmt get_stmt = {
@@ -61,6 +68,14 @@ static MtrStmt insert_stmt = {
 	.argtypes = {TEXTOID, TEXTOID},
 };
 
+static MtrStmt delete_rows_stmt = {
+	.sql = "DELETE FROM mortar.doc_rows"
+		   " WHERE tenant_id = $1 AND table_name = $2",
+	.role = MTR_ROLE_TENANT,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
+};
+
 static MtrStmt delete_stmt = {
 	.sql = "DELETE FROM mortar.doc_tables"
 		   " WHERE tenant_id = $1 AND name = $2",
@@ -74,6 +89,22 @@ mtr_table_datum(const MtrRequest *req)
 {
 	return PointerGetDatum(
 		cstring_to_text_with_len(req->arg[0], (int) req->arg_len[0]));
+}
+
+void
+mtr_table_lock(const MtrRequest *req, bool exclusive)
+{
+	LOCKTAG tag;
+	uint64  hash;
+
+	hash = hash_bytes_extended((const unsigned char *) req->tenant,
+							   strlen(req->tenant), 0);
+	hash = hash_bytes_extended((const unsigned char *) req->arg[0],
+							   (int) req->arg_len[0], hash);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
+						 (uint32) hash, LOCK_CLASS_DOC_TABLE);
+	(void) LockAcquire(&tag, exclusive ? ExclusiveLock : ShareLock, false,
+					   false);
 }
 
 void
@@ -117,14 +148,14 @@ StaticAssertDecl(MTR_LIMIT_MAX *(6 * MAX_NAME_BYTES + 128) < MORTAR_MAX_WINDOW,
 void
 mtr_tables_list(MtrRequest *req, MtrResponse *res)
 {
-	Datum  args[2];
+	Datum  args[1];
+	long   limit = (long) mtr_request_limit(req);
 	uint64 n;
 
 	args[0] = CStringGetTextDatum(req->tenant);
-	args[1] = Int64GetDatum(mtr_request_limit(req));
 	SPI_connect();
-	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, 0);
-	n = SPI_processed;
+	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, Max(limit, 1));
+	n = Min(SPI_processed, (uint64) limit);
 	mtr_put(&res->body, "[");
 	for (uint64 i = 0; i < n; i++)
 	{
@@ -273,7 +304,9 @@ mtr_tables_drop(MtrRequest *req, MtrResponse *res)
 	mtr_request_no_query(req);
 	args[0] = CStringGetTextDatum(req->tenant);
 	args[1] = mtr_table_datum(req);
+	mtr_table_lock(req, true);
 	SPI_connect();
+	mtr_exec(&delete_rows_stmt, args, NULL, MTR_SNAP_WRITE, 0);
 	mtr_exec(&delete_stmt, args, NULL, MTR_SNAP_WRITE, 0);
 	if (SPI_processed == 0)
 		mtr_raise_no_table();

@@ -36,13 +36,25 @@ static emit_log_hook_type prev_emit_log = NULL;
  * Errors of class MT are answers to clients, not trouble of the server: they
  * stay out of its log unless somebody wants them there.
  */
+static bool
+is_refusal(int sqlerrcode)
+{
+#define CODE_TEXT(code, status, name, title) code,
+	static const char *const codes[] = {MORTAR_MT_ERRORS(CODE_TEXT)};
+#undef CODE_TEXT
+	const char *code = unpack_sql_state(sqlerrcode);
+
+	for (int i = 0; i < (int) lengthof(codes); i++)
+		if (strcmp(codes[i], code) == 0)
+			return true;
+	return false;
+}
+
 static void
 filter_log(ErrorData *edata)
 {
-	int mt = MAKE_SQLSTATE('M', 'T', '0', '0', '0') & 0xFFF;
-
 	if (!mtr_log_refusals && edata->elevel == ERROR &&
-		(edata->sqlerrcode & 0xFFF) == mt)
+		is_refusal(edata->sqlerrcode))
 		edata->output_to_server = false;
 	if (prev_emit_log)
 		prev_emit_log(edata);

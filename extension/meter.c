@@ -75,8 +75,10 @@ insert_locked(MtrTenant *t, const MtrUsageKey *key, int64 mark)
 	SpinLockAcquire(&t->mutex);
 	memset(&u->ring, 0, sizeof(u->ring));
 	u->taken = u->done = u->flushed = mark;
+	pg_write_barrier(); /* the key, for readers under another mutex */
 	u->live = true;
 	u->next = t->usage;
+	t->nusage++;
 	t->usage = u;
 	SpinLockRelease(&t->mutex);
 	return u;
@@ -127,6 +129,7 @@ unlink_clean(MtrTenant *t, MtrUsage *u)
 			link = &(*link)->next;
 		*link = u->next;
 		u->live = false;
+		t->nusage--;
 	}
 	SpinLockRelease(&t->mutex);
 	return ok;
@@ -199,7 +202,10 @@ claim_locked(MtrUsageRef *ref, const MtrUsageKey *key, const MtrPrice *prices,
 {
 	MtrTenant *t = ref->tenant;
 
-	if (!ref->usage->live || memcmp(&ref->usage->key, key, sizeof(*key)) != 0)
+	if (!ref->usage->live)
+		return false;
+	pg_read_barrier();
+	if (memcmp(&ref->usage->key, key, sizeof(*key)) != 0)
 		return false;
 	*nearly_full = mtr_ring_nearly_full(&ref->usage->ring, ref->usage->flushed);
 	ref->counter = -1;

@@ -117,6 +117,12 @@ extern void mtr_tenant_arg(FunctionCallInfo fcinfo, int argno, char *buf);
 extern MtrMeter    mtr_meter_arg(FunctionCallInfo fcinfo, int argno);
 extern const char *mtr_meter_name(MtrMeter meter);
 
+/*
+ * Raises 25006 during recovery.  A standby must not fill its caches: nothing
+ * tells it of later changes, and it may be promoted with them.
+ */
+extern void mtr_refuse_recovery(void);
+
 /* raises 55000 with the remedy when the library was not preloaded */
 extern void mtr_require_preload(void);
 

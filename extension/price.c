@@ -23,6 +23,7 @@ PG_FUNCTION_INFO_V1(mtr_set_price);
 
 static MtrPrice copy[MTR_METERS];
 static uint64   copy_generation = 0; /* 0: nothing copied yet */
+static MtrDb   *copy_db = NULL;      /* of this database */
 
 static MtrStmt stmt_prices = {
 	.sql = "SELECT DISTINCT ON (meter) meter, price_id, num_uc, per_units "
@@ -31,8 +32,12 @@ static MtrStmt stmt_prices = {
 };
 
 static MtrStmt stmt_insert = {
-	.sql = "INSERT INTO mortar.prices (price_id, meter, num_uc, per_units) "
-		   "VALUES ($1, $2, $3, $4)",
+	/* later than any other, also when the clock went back */
+	.sql = "INSERT INTO mortar.prices "
+		   "  (price_id, meter, num_uc, per_units, valid_from) "
+		   "SELECT $1, $2, $3, $4, greatest(clock_timestamp(), "
+		   "  max(valid_from) + '1 us'::pg_catalog.interval) "
+		   "FROM mortar.prices WHERE meter = $2",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 4,
 	.argtypes = {UUIDOID, TEXTOID, INT8OID, INT8OID},
@@ -97,7 +102,10 @@ refresh(MtrDb *db)
 		SpinLockRelease(&db->mutex);
 	}
 	if (loaded)
+	{
 		copy_generation = before;
+		copy_db = db;
+	}
 	return loaded;
 }
 
@@ -106,7 +114,8 @@ mtr_prices(void)
 {
 	MtrDb *db = mtr_db();
 
-	while (copy_generation != pg_atomic_read_u64(&db->price_generation))
+	while (copy_db != db ||
+		   copy_generation != pg_atomic_read_u64(&db->price_generation))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (refresh(db))

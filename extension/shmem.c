@@ -244,8 +244,17 @@ purge_keys(int db)
 
 	hash_seq_init(&scan, MtrKeyHash);
 	while ((k = hash_seq_search(&scan)) != NULL)
-		if (k->key.db == db && k->pins == 0)
+	{
+		bool take;
+
+		SpinLockAcquire(&k->mutex);
+		take = k->key.db == db && k->pins == 0;
+		if (take)
+			k->valid = false;
+		SpinLockRelease(&k->mutex);
+		if (take)
 			hash_search(MtrKeyHash, &k->key, HASH_REMOVE, NULL);
+	}
 }
 
 static void

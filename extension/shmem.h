@@ -153,7 +153,9 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 
 	int32            index; /* own place in MtrShared.tenant, constant */
 	int32            next_free;
-	struct MtrUsage *usage; /* list through MtrUsage.next */
+	struct MtrUsage *usage;     /* list through MtrUsage.next */
+	int32            nusage;    /* length of that list */
+	int32            unflushed; /* of these, how many have something to flush */
 	MtrCounter       counter[MTR_COUNTERS];
 	char tenant_id[MTR_TENANT_LEN]; /* MtrShared.lock and mutex to change */
 }

@@ -112,6 +112,7 @@ mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
 		return MTR_PIN_OK;
 	}
 
+	mtr_refuse_recovery();
 	mtr_xact_reserve(0);
 	place = place_of(tenant);
 	if (*place != NULL && prove_and_pin(*place, db_index(), tenant))
@@ -160,17 +161,16 @@ mtr_tenant_pin(const char *tenant)
 bool
 mtr_tenant_is_clean(MtrTenant *t)
 {
-	bool clean = true;
+	bool clean;
 
 	SpinLockAcquire(&t->mutex);
-	for (MtrUsage *u = t->usage; u != NULL && clean; u = u->next)
-		clean = u->done == u->flushed;
+	clean = t->unflushed == 0;
 	SpinLockRelease(&t->mutex);
 	return clean;
 }
 
 /* in the commit callback, with the tenant's mutex held */
-void
+bool
 mtr_tenant_mark_dirty(MtrTenant *t)
 {
 	uint64            bit = UINT64CONST(1) << (t->index % 64);
@@ -188,8 +188,7 @@ mtr_tenant_mark_dirty(MtrTenant *t)
 	 * other: hence the barrier between our flag and its state.
 	 */
 	pg_memory_barrier();
-	if (db->flusher_state == MTR_FLUSHER_NONE)
-		mtr_wake_launcher();
+	return db->flusher_state == MTR_FLUSHER_NONE;
 }
 
 /* takes an unpinned slot out of memory, with its usage slots */
@@ -215,6 +214,7 @@ remove_locked(MtrTenant *t)
 	SpinLockAcquire(&t->mutex);
 	t->state = MTR_TENANT_FREE;
 	t->usage = NULL;
+	t->nusage = t->unflushed = 0;
 	t->tenant_id[0] = '\0';
 	memset(t->counter, 0, sizeof(t->counter));
 	SpinLockRelease(&t->mutex);

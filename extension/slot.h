@@ -38,8 +38,11 @@ extern MtrTenant *mtr_tenant_new(const char *tenant);
 /* the tenant's usage is in the tables, all of it; takes the mutex */
 extern bool mtr_tenant_is_clean(MtrTenant *t);
 
-/* called by the commit callback: marks the tenant for the flusher */
-extern void mtr_tenant_mark_dirty(MtrTenant *t);
+/*
+ * Called by the commit callback with the mutex held: marks the tenant for the
+ * flusher.	True when there is none, and the launcher is to be woken.
+ */
+extern bool mtr_tenant_mark_dirty(MtrTenant *t);
 
 /*
  * Takes the tenant's slot and its usage slots out of memory if nobody pins it

@@ -38,15 +38,15 @@
 #define LOCK_CLASS_LOAD 0x4d31
 
 static MtrStmt stmt_balance = {
-	.sql = "SELECT ((SELECT coalesce(sum(CASE WHEN to_account = 'available' "
-		   "                THEN amount_uc ELSE -amount_uc END), 0) "
-		   "    FROM mortar.credit_ledger WHERE tenant_id = $1 "
-		   "     AND 'available' IN (from_account, to_account)) "
-		   "  - (SELECT coalesce(sum(cost_uc), 0) "
-		   "    FROM mortar.usage_marks WHERE tenant_id = $1))::int8, "
-		   "  (SELECT max(posted_at) FROM mortar.credit_ledger "
-		   "    WHERE tenant_id = $1) "
-		   "FROM mortar.tenants WHERE tenant_id = $1",
+	.sql = "SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "
+		   "    FROM mortar.usage_marks WHERE tenant_id = $1))"
+		   "  ::pg_catalog.int8, l.last "
+		   "FROM mortar.tenants t, "
+		   "  (SELECT sum(CASE WHEN to_account = 'available' THEN amount_uc "
+		   "      WHEN from_account = 'available' THEN -amount_uc END) "
+		   "      AS balance, max(posted_at) AS last "
+		   "    FROM mortar.credit_ledger WHERE tenant_id = $1) l "
+		   "WHERE t.tenant_id = $1",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 1,
 	.argtypes = {TEXTOID},
@@ -54,7 +54,8 @@ static MtrStmt stmt_balance = {
 
 /* quantities that prices in force have already charged this tenant */
 static MtrStmt stmt_counters = {
-	.sql = "SELECT price_id, sum(upto_qty)::int8 FROM mortar.usage_marks "
+	.sql = "SELECT price_id, sum(upto_qty)::pg_catalog.int8 FROM "
+		   "mortar.usage_marks "
 		   "WHERE tenant_id = $1 AND price_id = ANY ($2) GROUP BY price_id",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 2,

@@ -29,8 +29,10 @@ prepare(MtrStmt *stmt)
 {
 	SPIPlanPtr plan;
 
-	plan = SPI_prepare_cursor(stmt->sql, stmt->nargs, stmt->argtypes,
-							  CURSOR_OPT_GENERIC_PLAN | CURSOR_OPT_PARALLEL_OK);
+	plan = SPI_prepare_cursor(
+		stmt->sql, stmt->nargs, stmt->argtypes,
+		CURSOR_OPT_GENERIC_PLAN |
+			(stmt->first_rows ? CURSOR_OPT_FAST_PLAN : CURSOR_OPT_PARALLEL_OK));
 	if (plan == NULL)
 		elog(ERROR, "could not prepare \"%s\": %s", stmt->sql,
 			 SPI_result_code_string(SPI_result));

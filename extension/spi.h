@@ -17,13 +17,20 @@
 
 #define MTR_STMT_MAX_ARGS 16
 
-/* the search_path that all of Mortar's own statements run under */
-#define MTR_SAFE_PATH "pg_catalog, pg_temp"
+/*
+ * The search_path that all of Mortar's own statements run under: nothing but
+ * pg_catalog for functions and operators.  Temporary tables and types would
+ * still come first, so statements name the schema of every table and type.
+ * (Naming pg_temp last would make that needless, but the path would then be
+ * worked out again at every change of role, twice in every call.)
+ */
+#define MTR_SAFE_PATH ""
 
 typedef struct MtrStmt
 {
 	const char *sql;
 	MtrRole     role;
+	bool        first_rows; /* read up to a limit, in the order of an index */
 	int         nargs;
 	Oid         argtypes[MTR_STMT_MAX_ARGS];
 	SPIPlanPtr  plan; /* kept; NULL until first used */

@@ -28,6 +28,11 @@
 #include "tenant.h"
 #include "xact.h"
 
+/* what a SQL user with a tenant context can do, whatever the key was made for */
+#define LOGIN_SCOPES                                                           \
+	(MTR_SCOPE_TABLES_READ | MTR_SCOPE_TABLES_WRITE | MTR_SCOPE_ROWS_READ |    \
+	 MTR_SCOPE_ROWS_WRITE | MTR_SCOPE_USAGE)
+
 typedef struct Context
 {
 	LocalTransactionId lxid; /* invalid: no context */
@@ -215,6 +220,13 @@ mtr_login(PG_FUNCTION_ARGS)
 	if (auth != MTR_AUTH_OK)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 						errmsg("invalid or expired API key")));
+	if ((who.scopes & LOGIN_SCOPES) != LOGIN_SCOPES)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("the API key may not be used for SQL"),
+				 errhint("SQL gives a tenant all of tables:read, tables:write, "
+						 "rows:read, rows:write and usage; the key must have "
+						 "these scopes.")));
 	mtr_context_set(who.tenant_id, &who.key_id);
 	PG_RETURN_TEXT_P(cstring_to_text(who.tenant_id));
 }

@@ -58,18 +58,6 @@ typedef struct Memory
 	Walk  walk[MTR_COUNTERS];
 } Memory;
 
-static int
-count_slots(MtrTenant *t)
-{
-	int n = 0;
-
-	SpinLockAcquire(&t->mutex);
-	for (MtrUsage *u = t->usage; u != NULL; u = u->next)
-		n++;
-	SpinLockRelease(&t->mutex);
-	return n;
-}
-
 /*
  * Copies the tenant's slots and prices.  The shared lock keeps usage slots
  * from leaving; new ones may be pushed to the head of the list meanwhile and
@@ -78,9 +66,12 @@ count_slots(MtrTenant *t)
 static void
 copy_slots(MtrTenant *t, Memory *m)
 {
-	int       max = count_slots(t);
+	int       max;
 	MtrUsage *u;
 
+	SpinLockAcquire(&t->mutex);
+	max = t->nusage;
+	SpinLockRelease(&t->mutex);
 	m->slot = palloc0(Max(max, 1) * sizeof(Copy));
 	SpinLockAcquire(&t->mutex);
 	u = t->usage;

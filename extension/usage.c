@@ -38,8 +38,7 @@ PG_FUNCTION_INFO_V1(mtr_record_usage);
 	"(SELECT meter, key_id, route, minute, upto_qty - from_qty AS qty, "       \
 	"   cost_uc FROM mortar.usage_journal "                                    \
 	"   WHERE tenant_id = $1 AND minute >= $2 AND minute < $3 "                \
-	" UNION ALL SELECT * FROM unnest($4::text[], $5::uuid[], $6::text[], "     \
-	"   $7::timestamptz[], $8::int8[], $9::int8[]) "                           \
+	" UNION ALL SELECT * FROM unnest($4, $5, $6, $7, $8, $9) "                 \
 	"   AS m (meter, key_id, route, minute, qty, cost_uc) "                    \
 	"   WHERE minute >= $2 AND minute < $3) AS u "
 
@@ -49,8 +48,8 @@ static MtrStmt stmt_usage = {
 		   "    '00000000-0000-0000-0000-000000000000') END, "
 		   "  CASE WHEN 'route' = ANY ($10) THEN nullif(route, '') END, "
 		   "  CASE WHEN $11 <> '' THEN date_trunc($11, minute, $12) END, "
-		   "  sum(qty)::int8, sum(cost_uc)::int8 FROM " USAGE_ROWS
-		   "GROUP BY 1, 2, 3, 4 ORDER BY 4, 1, 3, 2",
+		   "  sum(qty)::pg_catalog.int8, sum(cost_uc)::pg_catalog.int8 "
+		   "FROM " USAGE_ROWS "GROUP BY 1, 2, 3, 4 ORDER BY 4, 1, 3, 2",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 12,
 	.argtypes = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTARRAYOID,
@@ -59,8 +58,8 @@ static MtrStmt stmt_usage = {
 };
 
 static MtrStmt stmt_totals = {
-	.sql = "SELECT meter, sum(qty)::int8, sum(cost_uc)::int8 FROM " USAGE_ROWS
-		   "GROUP BY meter",
+	.sql = "SELECT meter, sum(qty)::pg_catalog.int8, "
+		   "sum(cost_uc)::pg_catalog.int8 FROM " USAGE_ROWS "GROUP BY meter",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 9,
 	.argtypes = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTARRAYOID,

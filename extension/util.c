@@ -4,6 +4,7 @@
  */
 #include "mortar.h"
 
+#include "access/xlog.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -90,6 +91,17 @@ mtr_meter_name(MtrMeter meter)
 {
 	Assert(meter < MTR_METERS);
 	return meter_names[meter];
+}
+
+void
+mtr_refuse_recovery(void)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("Mortar cannot do this on a standby"),
+				 errhint("Ask the primary: shared memory holds balances and "
+						 "keys there, and nobody keeps it current here.")));
 }
 
 void

@@ -224,17 +224,20 @@ mtr_xact_on_commit(void (*func)(void *arg), void *arg)
 
 /* the tenant's mutex is held */
 static void
-commit_record(const Record *r, MtrTenant *t, int32 minute)
+commit_record(const Record *r, MtrTenant *t, int32 minute, bool *wake)
 {
 	MtrUsage *u = r->usage;
 
 	if (r->kind != RECORD_USAGE)
 		return;
+	if (u->done == u->flushed)
+		t->unflushed++;
 	mtr_ring_add(&u->ring, u->done, minute, u->flushed);
 	u->done += r->amount;
 	if (r->counter >= 0)
 		t->counter[r->counter].done += r->amount;
-	mtr_tenant_mark_dirty(t);
+	if (mtr_tenant_mark_dirty(t))
+		*wake = true;
 }
 
 /* the tenant's mutex is held */
@@ -271,6 +274,7 @@ static void
 end_records(MtrPinned *pin, bool is_commit, int32 minute)
 {
 	MtrTenant *t = pin->tenant;
+	bool       wake = false;
 	int        n = 0;
 
 	SpinLockAcquire(&t->mutex);
@@ -282,7 +286,7 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 			SpinLockAcquire(&t->mutex);
 		}
 		if (is_commit)
-			commit_record(&records[at], t, minute);
+			commit_record(&records[at], t, minute, &wake);
 		else
 			undo_record(&records[at], t);
 	}
@@ -306,6 +310,8 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 			t->counter[i].refs--;
 	t->pins--;
 	SpinLockRelease(&t->mutex);
+	if (wake)
+		mtr_wake_launcher();
 }
 
 /* minutes since the Unix epoch, of this transaction's end */

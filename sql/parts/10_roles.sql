@@ -46,6 +46,10 @@ BEGIN
             WHEN wanted = 'mortar_owner' AND EXISTS (SELECT FROM
                 pg_catalog.pg_auth_members m WHERE m.roleid = r.oid)
                 THEN 'members'
+            WHEN wanted IN ('mortar_owner', 'mortar_tenant', 'mortar_gateway')
+                AND EXISTS (SELECT FROM pg_catalog.pg_auth_members m
+                    WHERE m.member = r.oid)
+                THEN 'memberships'
             END;
         IF problem IS NOT NULL THEN
             RAISE EXCEPTION 'role "%" exists and has %', wanted, problem

@@ -11,10 +11,12 @@ CREATE TABLE mortar.tenants (
 );
 COMMENT ON TABLE mortar.tenants IS 'one row per paying customer of the product';
 
--- No foreign key leads from keys, grants and entries to tenants: each charge
--- would lock its tenant's row, and under REPEATABLE READ it would not find a
--- tenant that is newer than its snapshot.  The functions that write here pin
--- the tenant, tenants are never removed, and verify_ledger checks it.
+-- There are no foreign keys between these tables.  Being members of the
+-- extension, they would exist before a parallel restore has loaded what they
+-- refer to.  And each charge would lock its tenant's row, and not find, under
+-- REPEATABLE READ, a tenant that is newer than its snapshot.  The functions that
+-- write here pin the tenant, tenants are never removed, verify_ledger checks it;
+-- dropping a document table excludes writers of its rows by a lock.
 
 CREATE TABLE mortar.api_keys (
     tenant_id      text COLLATE "C" NOT NULL,
@@ -136,7 +138,7 @@ COMMENT ON TABLE mortar.epochs IS
     'one row per initialisation of shared memory in which this database was seen; clean is null while it runs, true after a clean stop, false when up to flush_interval of buffered usage may be lost';
 
 CREATE TABLE mortar.doc_tables (
-    tenant_id  text COLLATE "C" NOT NULL REFERENCES mortar.tenants,
+    tenant_id  text COLLATE "C" NOT NULL,
     name       text COLLATE "C" NOT NULL
                CHECK (octet_length(name) BETWEEN 1 AND 63),
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -151,9 +153,7 @@ CREATE TABLE mortar.doc_rows (
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     doc        jsonb NOT NULL CHECK (jsonb_typeof(doc) = 'object'),
-    PRIMARY KEY (tenant_id, table_name, row_id),
-    FOREIGN KEY (tenant_id, table_name)
-        REFERENCES mortar.doc_tables (tenant_id, name) ON DELETE CASCADE
+    PRIMARY KEY (tenant_id, table_name, row_id)
 );
 COMMENT ON TABLE mortar.doc_rows IS 'documents of tenants, shared by all of them, one policy apart';
 COMMENT ON COLUMN mortar.doc_rows.doc IS 'the JSON object that the client sent, without id, created_at and updated_at';

@@ -15,4 +15,4 @@ COMMENT ON FUNCTION mortar.enter(text) IS
 CREATE FUNCTION mortar.login(credential text) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_login';
 COMMENT ON FUNCTION mortar.login(text) IS
-    'sets the tenant context of this transaction block from an API key (as a bind parameter) and returns the tenant; errors: 28000 for a bad key, 25P01 outside a block, 55000';
+    'sets the tenant context of this transaction block from an API key (as a bind parameter) and returns the tenant; errors: 28000 for a bad key, 42501 for one without the scopes of tables, rows and usage, 25P01 outside a block, 55000';

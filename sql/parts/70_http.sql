@@ -5,11 +5,16 @@
 -- other mistake of a client; neither is SECURITY DEFINER or has a SET clause,
 -- because both would cost in every call what C does once.
 
+-- A type of its own, because a row type made up of OUT parameters is put
+-- together anew in every call.
+CREATE TYPE mortar.http_answer AS (
+    status int2, headers text[], body bytea, next bytea);
+COMMENT ON TYPE mortar.http_answer IS 'what mortar.http answers';
+
 CREATE FUNCTION mortar.http(
     tenant text, method text, path bytea, query bytea, headers text[],
-    body bytea, peer inet, request_id text,
-    OUT status int2, OUT headers text[], OUT body bytea, OUT next bytea)
-    RETURNS record
+    body bytea, peer inet, request_id text)
+    RETURNS mortar.http_answer
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_http';
 COMMENT ON FUNCTION mortar.http(text, text, bytea, bytea, text[], bytea, inet, text) IS

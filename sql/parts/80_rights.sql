@@ -84,6 +84,8 @@ BEGIN
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', x);
     END LOOP;
 
+    ALTER TYPE mortar.http_answer OWNER TO mortar_owner;
+
     FOR x IN SELECT c.oid::regclass::text FROM pg_class c
         WHERE c.relnamespace = 'mortar'::regnamespace AND c.relkind = 'v'
     LOOP
