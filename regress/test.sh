@@ -26,7 +26,7 @@ outside() {
     --exclude=./gateway/mortar-gateway . | tar -C "$work/src" -xf - || die "the checkout could not be copied"
   if is_root; then chown -R "$server_user:" "$work"; fi
   as_server env -i PATH="$(pg_bin):$PATH" HOME="$work/home" LC_ALL=C.UTF-8 TZ=UTC \
-    PG_CONFIG="$(pg_bin)/pg_config" SANITIZED="${SANITIZED:-}" FUZZ_RUNS="${FUZZ_RUNS:-20000}" \
+    PG_CONFIG="$(pg_bin)/pg_config" PG_TEST_TIMEOUT_DEFAULT=60 SANITIZED="${SANITIZED:-}" FUZZ_RUNS="${FUZZ_RUNS:-20000}" \
     PARTS="${PARTS:-$all_parts}" bash "$work/src/regress/test.sh" inside "$work"
   status=$?
   [ $status -ne 0 ] || rm -rf "$work"
