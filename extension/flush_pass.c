@@ -290,40 +290,46 @@ flush_batches(void)
 	return worst;
 }
 
-/* those set aside whose time has come; one failure is enough for one pass */
-static MtrFlushResult
-flush_asides(bool force)
+/*
+ * Those whose time has come, or all, to be freed by the caller.  Copied, since
+ * a scan of the hash table would not survive the end of a transaction.
+ */
+static int32 *
+due_asides(bool force, int *n)
 {
 	HASH_SEQ_STATUS scan;
 	Aside          *a;
 	TimestampTz     now = GetCurrentTimestamp();
+	int32 *due = palloc((hash_get_num_entries(asides) + 1) * sizeof(int32));
 
+	*n = 0;
 	hash_seq_init(&scan, asides);
 	while ((a = hash_seq_search(&scan)) != NULL)
-	{
-		MtrFlushResult result = MTR_FLUSH_OK;
+		if (force || a->until <= now ||
+			!mtr_flush_is_dirty(batch.db, a->tenant))
+			due[(*n)++] = a->tenant;
+	return due;
+}
 
-		if (mtr_flush_is_dirty(batch.db, a->tenant))
-		{
-			if (!force && a->until > now)
-				continue;
-			result = flush_one(a->tenant);
-		}
+/* tries them again; one failure is enough for one pass */
+static MtrFlushResult
+flush_asides(bool force)
+{
+	int            n;
+	int32         *due = due_asides(force, &n);
+	MtrFlushResult result = MTR_FLUSH_OK;
+
+	for (int i = 0; i < n && result == MTR_FLUSH_OK; i++)
+	{
+		if (mtr_flush_is_dirty(batch.db, due[i]))
+			result = flush_one(due[i]);
 		if (result == MTR_FLUSH_OK)
-		{
-			(void) hash_search(asides, &a->tenant, HASH_REMOVE, NULL);
-			continue;
-		}
-		if (result == MTR_FLUSH_FAILED)
-		{
-			a->failures++;
-			a->until =
-				after_failures(a->failures, ASIDE_FIRST_MS, ASIDE_MOST_MS);
-		}
-		hash_seq_term(&scan);
-		return result;
+			(void) hash_search(asides, &due[i], HASH_REMOVE, NULL);
+		else if (result == MTR_FLUSH_FAILED)
+			set_aside(due[i]);
 	}
-	return MTR_FLUSH_OK;
+	pfree(due);
+	return result;
 }
 
 MtrFlushResult
