@@ -19,10 +19,12 @@ extern void mtr_utility_init(void);
 extern void mtr_stopfile_init(void);
 
 /*
- * True while usage of an earlier epoch waits in a file to be entered into this
- * database's tables.  A tenant's slot must not be loaded meanwhile.  Cheap once
- * the epoch was entered, a look at a directory before.
+ * Waits, for a second at most, until no usage of before the last clean stop is
+ * left to be entered into this database's tables; false when there is still
+ * some.  Before that no tenant's slot may be loaded: it would miss that usage.
+ * Cheap once the epoch was entered, a look at a directory before.  Does not wait
+ * in recovery.
  */
-extern bool mtr_stopfile_pending(MtrDb *db);
+extern bool mtr_stopfile_wait(MtrDb *db);
 
 #endif /* MORTAR_FLUSH_H */

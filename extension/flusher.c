@@ -226,7 +226,24 @@ work(Flusher *f, bool force)
 	return result;
 }
 
-/* the extension is not, or no longer, here: forget what memory has of it */
+static bool
+has_tenants(const MtrDb *db)
+{
+	bool found = false;
+
+	LWLockAcquire(MtrShared->lock, LW_SHARED);
+	for (int i = 0; i < mtr_max_tenants && !found; i++)
+		found = MtrTenants[i].state != MTR_TENANT_FREE &&
+				MtrTenants[i].db == db - MtrShared->db;
+	LWLockRelease(MtrShared->lock);
+	return found;
+}
+
+/*
+ * The extension is not, or no longer, here: forget what memory has of it.
+ * Tenants that are there after the sweep are of an extension that was created
+ * anew this instant, or pinned; then the next flusher sees to it.
+ */
 static void
 forget_database(void)
 {
@@ -235,7 +252,9 @@ forget_database(void)
 	if (db != NULL)
 	{
 		release(db);
-		mtr_db_purge(MyDatabaseId);
+		mtr_db_sweep(db);
+		if (!has_tenants(db))
+			mtr_db_purge(MyDatabaseId);
 	}
 	mtr_stopfile_forget(MyDatabaseId);
 }

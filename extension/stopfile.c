@@ -27,7 +27,9 @@
 #include "pgstat.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "utils/memutils.h"
+#include "utils/wait_event.h"
 
 #include "core/usage_ring.h"
 #include "core/uuid7.h"
@@ -36,6 +38,9 @@
 #include "guc.h"
 #include "http.h"
 #include "stopfile.h"
+
+#define WAIT_MS 1000
+#define WAIT_POLL_MS 10
 
 /* a file being written */
 typedef struct Output
@@ -103,14 +108,16 @@ put_usage(Output *out, const MtrTenant *t, const MtrUsage *u)
 static uint64
 put_database(Output *out, int db)
 {
+	uint64 purged = pg_atomic_read_u64(&MtrShared->db[db].purged);
 	uint64 n = 0;
 
 	for (int i = 0; i < mtr_max_tenants; i++)
 	{
 		const MtrTenant *t = &MtrTenants[i];
 
-		if (t->state == MTR_TENANT_FREE || t->db != db)
-			continue;
+		if (t->state == MTR_TENANT_FREE || t->db != db ||
+			t->generation < purged)
+			continue; /* the last: of an extension that was dropped */
 		for (const MtrUsage *u = t->usage; u != NULL; u = u->next)
 			n += put_usage(out, t, u);
 	}
@@ -255,8 +262,8 @@ note_pending(const char *path, void *arg)
 	return false;
 }
 
-bool
-mtr_stopfile_pending(MtrDb *db)
+static bool
+is_pending(MtrDb *db)
 {
 	bool pending = false;
 	bool entered;
@@ -275,6 +282,27 @@ forget(const char *path, void *arg)
 	if (unlink(path) != 0)
 		ereport(LOG, (errcode_for_file_access(),
 					  errmsg("could not remove file \"%s\": %m", path)));
+	return true;
+}
+
+bool
+mtr_stopfile_wait(MtrDb *db)
+{
+	int waited = 0;
+
+	if (RecoveryInProgress())
+		return true;
+	while (is_pending(db))
+	{
+		if (waited >= WAIT_MS)
+			return false;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 WAIT_POLL_MS, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		waited += WAIT_POLL_MS;
+	}
 	return true;
 }
 

@@ -7,9 +7,9 @@
  * clean already was entered before and only failed to be removed.
  *
  * No tenant's slot may be loaded in between the stop and this: it would be
- * loaded without the usage in the file.  So loaders ask mtr_stopfile_pending(),
- * and wait.  The transaction also makes all slots of the database stale, for one
- * that was loaded regardless (somebody has put a file back, say).
+ * loaded without the usage in the file.  So loaders wait in mtr_stopfile_wait().
+ * The transaction also makes all slots of the database stale, for one that was
+ * loaded regardless (somebody has put a file back, say).
  *
  * A file that cannot be right is set aside under another name, and its epoch is
  * not clean.  Any other failure is tried again.
