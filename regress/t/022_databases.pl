@@ -1,0 +1,127 @@
+# 022_databases.pl
+#   Commands that nobody may be connected for, and those that take the extension
+#   away, while usage is unflushed.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::Bin;
+use Mortar;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = Mortar::node('main');
+Mortar::tenant($node, 'acme', credits => 1000, prices => 1);
+my $spaces = $node->basedir . '/space';
+mkdir($spaces) or die "mkdir: $!";
+
+sub on { my ($database, $sql) = @_; return $node->safe_psql($database, $sql); }
+sub root { return on('postgres', $_[0]); }
+sub record { on($_[0], "SELECT mortar.record_usage('acme', 'requests', $_[1])"); return; }
+sub counted { return on($_[0], "SELECT coalesce(sum(quantity), 0) FROM mortar.usage('acme')"); }
+sub journal { return 'SELECT coalesce(sum(upto_qty - from_qty), 0) FROM mortar.usage_journal'; }
+sub fresh { root("CREATE DATABASE $_[0]"); on($_[0], 'CREATE EXTENSION mortar'); on($_[0], "SELECT mortar.create_tenant('acme')"); return; }
+# from now on no flush of the database succeeds
+sub break_flush { on($_[0], 'ALTER TABLE mortar.usage_journal ADD CHECK (false) NOT VALID'); return; }
+sub ledger_is_right {
+  my ($database, $what) = @_;
+  is(on($database, "SELECT string_agg(check_name || ': ' || detail, '; ') "
+        . 'FROM mortar.verify_ledger() WHERE NOT ok'), '', $what);
+  return;
+}
+
+# ---- every command, with a flusher at work ----
+record('mortar', 3);
+root('CREATE DATABASE copied TEMPLATE mortar');
+is(on('copied', journal()), 3, 'a copy of a database has what was counted before it');
+is(counted('copied'), 3, '... and counts it once');
+record('copied', 2);
+root('ALTER DATABASE copied RENAME TO renamed');
+is(counted('renamed'), 5, 'a database is renamed');
+ok($node->poll_query_until('renamed', 'SELECT (' . journal() . ') = 5'), '... and flushed');
+root("CREATE TABLESPACE elsewhere LOCATION '$spaces'");
+record('renamed', 2);
+root('ALTER DATABASE renamed SET TABLESPACE elsewhere');
+is(counted('renamed'), 7, 'a database is moved');
+ledger_is_right('renamed', '... and its ledger agrees');
+record('renamed', 1);
+root('DROP DATABASE renamed');
+pass('a database with unflushed usage is dropped');
+is(counted('mortar'), 3, 'the one it was copied from has not noticed');
+
+# ---- what pg_regress does, over and over ----
+for my $round (1 .. 3) {
+  fresh('again');
+  record('again', $round);
+  is(counted('again'), $round, "round $round begins at nothing");
+  root('DROP DATABASE again');
+}
+fresh('forced');
+record('forced', 1);
+root('DROP DATABASE forced WITH (FORCE)');
+pass('DROP DATABASE ... WITH (FORCE)');
+
+# ---- a flush that fails forbids nothing ----
+fresh('broken');
+break_flush('broken');
+record('broken', 1);
+$node->wait_for_log(qr/usage could not be flushed: .*violates check constraint/);
+root('ALTER DATABASE broken RENAME TO still_broken');
+root('CREATE DATABASE broken_copy TEMPLATE still_broken');
+is(counted('still_broken'), 1, 'commands succeed while flushing fails, and usage stays');
+root("DROP DATABASE $_") for qw(broken_copy still_broken);
+pass('such a database is dropped, too');
+
+# ---- many databases, few workers: all are looked at after a start ----
+my @many = map { "many$_" } 1 .. 9;
+fresh($_) for @many;
+record($_, 1) for @many;
+$node->restart('fast');
+ok($node->poll_query_until($_, 'SELECT count(*) = 1 FROM mortar.epochs WHERE clean IS NULL'), "$_ has the new epoch") for @many;
+is(counted($_), 1, "$_ has its usage") for @many;
+root("DROP DATABASE $_") for @many;
+
+# ---- a database that is closed to clients is flushed all the same ----
+fresh('closed');
+on('closed', "SELECT mortar.record_usage('acme', 'requests', 4)");
+root('ALTER DATABASE closed ALLOW_CONNECTIONS false');
+$node->restart('fast');
+root('ALTER DATABASE closed ALLOW_CONNECTIONS true');
+ok($node->poll_query_until('closed', 'SELECT (' . journal() . ') = 4'), 'usage of a closed database');
+root('DROP DATABASE closed');
+
+# ---- DROP EXTENSION takes what is unflushed with it ----
+my %drop = (
+  'DROP EXTENSION' => 'DROP EXTENSION mortar',
+  'DROP SCHEMA CASCADE' => 'DROP SCHEMA mortar CASCADE',
+);
+for my $name (sort keys %drop) {
+  fresh('dropped');
+  on('dropped', "SELECT mortar.set_price('requests', 1, 1)");
+  on('dropped', "SELECT mortar.grant_credits('acme', 1000, 'first')");
+  break_flush('dropped');
+  record('dropped', 8);
+  on('dropped', "BEGIN; $drop{$name}; CREATE EXTENSION mortar; COMMIT");
+  on('dropped', "SELECT mortar.create_tenant('acme')");
+  is(counted('dropped'), 0, "$name: created anew, nothing was counted");
+  record('dropped', 2);
+  is(counted('dropped'), 2, '... the next usage is');
+  ok($node->poll_query_until('dropped', 'SELECT (' . journal() . ') = 2'), '... and only that is flushed');
+  is(on('dropped', "SELECT available_uc FROM mortar.balance('acme')"), 0, '... at no price, for there is none');
+  ledger_is_right('dropped', '... and its ledger agrees');
+  on('dropped', $drop{$name});
+  root('DROP DATABASE dropped');
+}
+
+# a rolled back DROP EXTENSION takes nothing
+fresh('kept');
+record('kept', 8);
+on('kept', 'BEGIN; DROP EXTENSION mortar; ROLLBACK');
+is(counted('kept'), 8, 'a DROP EXTENSION that is rolled back drops no usage');
+ok($node->poll_query_until('kept', 'SELECT (' . journal() . ') = 8'), '... and it is flushed');
+root('DROP DATABASE kept');
+
+$node->stop('fast');
+ok(slurp_file($node->logfile) !~ qr/PANIC|TRAP|"mortar flusher" \(PID \d+\) exited with/, 'no flusher ended by an error');
+
+done_testing();
