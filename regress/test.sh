@@ -7,8 +7,8 @@
 # works below root's home and under any path, disturbs no build in the checkout,
 # and many can run beside each other.  The directory is kept when a test fails.
 #
-# PARTS names a subset, in order; SANITIZED=1 (make asan) builds the gateway with
-# AddressSanitizer and both halves with UBSan.
+# PARTS names a subset, in order; TAP names files of the part tap; SANITIZED=1
+# (make asan) builds the gateway with AddressSanitizer and both halves with UBSan.
 set -u
 . "$(dirname "$0")/cluster.sh"
 
@@ -27,7 +27,7 @@ outside() {
   if is_root; then chown -R "$server_user:" "$work"; fi
   as_server env -i PATH="$(pg_bin):$PATH" HOME="$work/home" LC_ALL=C.UTF-8 TZ=UTC \
     PG_CONFIG="$(pg_bin)/pg_config" PG_TEST_TIMEOUT_DEFAULT=60 SANITIZED="${SANITIZED:-}" FUZZ_RUNS="${FUZZ_RUNS:-20000}" \
-    PARTS="${PARTS:-$all_parts}" bash "$work/src/regress/test.sh" inside "$work"
+    TAP="${TAP:-}" PARTS="${PARTS:-$all_parts}" bash "$work/src/regress/test.sh" inside "$work"
   status=$?
   [ $status -ne 0 ] || rm -rf "$work"
   exit $status
@@ -111,7 +111,7 @@ inside() {
       lint | unit | fuzz) part "$name" make_here "$name" ;;
       regress | isolation) part "$name" check_sql "$name" ;;
       pgtap) part pgtap pgtap ;;
-      tap) part tap make_here check-tap ;;
+      tap) part tap make_here check-tap ${TAP:+PROVE_TESTS="$TAP"} ;;
       *) die "PARTS knows $all_parts, not $name" ;;
     esac
   done
