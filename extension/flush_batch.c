@@ -52,10 +52,11 @@ typedef struct Copy
 } Copy;
 
 static MtrStmt stmt_epoch = {
-	.sql = "INSERT INTO mortar.epochs AS e "
-		   "  (epoch_id, system_id, timeline, started_at, last_flush_at) "
-		   "VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN CURRENT_TIMESTAMP END) "
-		   "ON CONFLICT (epoch_id) DO UPDATE SET last_flush_at ="
+	.sql = "INSERT INTO mortar.epochs AS e (epoch_id, database_id, system_id, "
+		   "  timeline, started_at, last_flush_at) "
+		   "VALUES ($1, " MTR_THIS_DATABASE ", $2, $3, $4, "
+		   "  CASE WHEN $5 THEN CURRENT_TIMESTAMP END) "
+		   "ON CONFLICT (epoch_id, database_id) DO UPDATE SET last_flush_at ="
 		   "  coalesce(EXCLUDED.last_flush_at, e.last_flush_at)",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 5,

@@ -149,6 +149,11 @@ extern bool mtr_flush_is_dirty(MtrDb *db, int32 tenant);
 extern int32 mtr_flush_next_dirty(MtrDb *db, int32 from);
 
 /* enters this epoch's row, or moves its last_flush_at.  Needs SPI. */
+/* the database of this session, as mortar.epochs.database_id has it */
+#define MTR_THIS_DATABASE                                                      \
+	"(SELECT oid FROM pg_catalog.pg_database "                                 \
+	"WHERE datname = pg_catalog.current_database())"
+
 extern void mtr_flush_epoch(bool flushed);
 
 /*

@@ -60,7 +60,8 @@ typedef struct Flusher
 /* other epochs that did not leave word of a clean stop */
 static MtrStmt stmt_unclean = {
 	.sql = "UPDATE mortar.epochs SET clean = false "
-		   "WHERE clean IS NULL AND epoch_id <> $1",
+		   "WHERE clean IS NULL AND epoch_id <> $1 "
+		   "AND database_id = " MTR_THIS_DATABASE,
 	.role = MTR_ROLE_OWNER,
 	.nargs = 1,
 	.argtypes = {UUIDOID},

@@ -4,11 +4,14 @@
  *
  * Prices, keys and, for writes that were not Mortar's own, everything.	Keys
  * are named one by one and pinned, so that the COMMIT callback has nothing to
- * look up.	An aborted subtransaction's notes stay: reading something again that
- * did not change does no harm.
+ * look up.
+ *
+ * An aborted subtransaction's notes stay, as reading something again that did
+ * not change does no harm; but for the purge, which throws usage away.
  */
 #include "mortar.h"
 
+#include "access/xact.h"
 #include "utils/memutils.h"
 
 #include "inval.h"
@@ -21,6 +24,7 @@ static bool   changed = false; /* something that needs no note at commit */
 static MtrDb *price_db = NULL;
 static MtrDb *foreign_db = NULL;
 static MtrDb *purge_db = NULL;
+static int    purge_nest; /* nesting level of the DROP EXTENSION */
 
 void
 mtr_inval_reserve_key(void)
@@ -64,6 +68,10 @@ mtr_inval_foreign_write(MtrDb *db)
 void
 mtr_inval_purge(MtrDb *db)
 {
+	int nest = GetCurrentTransactionNestLevel();
+
+	if (purge_db == NULL || nest < purge_nest)
+		purge_nest = nest;
 	purge_db = db;
 }
 
@@ -127,6 +135,17 @@ mtr_inval_end(bool is_commit)
 		end_db();
 	price_db = foreign_db = purge_db = NULL;
 	changed = false;
+}
+
+void
+mtr_inval_end_subxact(bool is_commit, int level)
+{
+	if (purge_db == NULL || purge_nest < level)
+		return;
+	if (is_commit)
+		purge_nest = level - 1;
+	else
+		purge_db = NULL;
 }
 
 bool

@@ -27,6 +27,9 @@ extern void mtr_inval_changed(void);
 /* called by xact.c when the transaction ends; nothing in it may fail */
 extern void mtr_inval_end(bool is_commit);
 
+/* the same for a subtransaction at this nesting level */
+extern void mtr_inval_end_subxact(bool is_commit, int level);
+
 /* whether this transaction has made anything void */
 extern bool mtr_inval_any(void);
 

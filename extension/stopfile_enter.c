@@ -59,7 +59,7 @@ typedef struct Found
 
 static MtrStmt stmt_is_open = {
 	.sql = "SELECT 1 FROM mortar.epochs WHERE epoch_id = $1 "
-		   "AND clean IS NOT NULL",
+		   "AND database_id = " MTR_THIS_DATABASE " AND clean IS NOT NULL",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 1,
 	.argtypes = {UUIDOID},
@@ -67,9 +67,9 @@ static MtrStmt stmt_is_open = {
 
 static MtrStmt stmt_clean = {
 	.sql = "INSERT INTO mortar.epochs "
-		   "  (epoch_id, system_id, timeline, started_at, clean) "
-		   "VALUES ($1, $2, $3, $4, true) "
-		   "ON CONFLICT (epoch_id) DO UPDATE SET clean = true",
+		   "  (epoch_id, database_id, system_id, timeline, started_at, clean) "
+		   "VALUES ($1, " MTR_THIS_DATABASE ", $2, $3, $4, true) "
+		   "ON CONFLICT (epoch_id, database_id) DO UPDATE SET clean = true",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 4,
 	.argtypes = {UUIDOID, INT8OID, INT4OID, TIMESTAMPTZOID},

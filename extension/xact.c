@@ -455,11 +455,13 @@ on_subxact(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
 		abort_records(level);
 		abort_new_tenants(level);
 		mtr_own_statement_reset();
+		mtr_inval_end_subxact(false, level);
 		mtr_context_end_subxact(false, level);
 	}
 	else if (event == SUBXACT_EVENT_COMMIT_SUB)
 	{
 		commit_levels(level);
+		mtr_inval_end_subxact(true, level);
 		mtr_context_end_subxact(true, level);
 	}
 }

@@ -127,15 +127,20 @@ COMMENT ON TABLE mortar.usage_marks IS
     'per usage slot: how far the journal reaches and what it sums to; a cache of usage_journal, kept in the same transaction';
 
 CREATE TABLE mortar.epochs (
-    epoch_id      uuid PRIMARY KEY,
+    epoch_id      uuid NOT NULL,
+    database_id   oid NOT NULL,
     system_id     int8 NOT NULL,
     timeline      int4 NOT NULL,
     started_at    timestamptz NOT NULL,
     last_flush_at timestamptz,
-    clean         bool
+    clean         bool,
+    PRIMARY KEY (epoch_id, database_id)
 );
 COMMENT ON TABLE mortar.epochs IS
     'one row per initialisation of shared memory in which this database was seen; clean is null while it runs, true after a clean stop, false when up to flush_interval of buffered usage may be lost';
+
+COMMENT ON COLUMN mortar.epochs.database_id IS
+    'oid of the database that the row tells of; a copy or a restored dump keeps rows of the database it came from';
 
 CREATE TABLE mortar.doc_tables (
     tenant_id  text COLLATE "C" NOT NULL,
