@@ -126,6 +126,9 @@ INSERT INTO triggers
         WHERE relname IN ('credit_grants', 'credit_ledger', 'prices', 'usage_journal')
     UNION ALL SELECT relname, 'note_write', 'BEFORE INSERT UPDATE DELETE ROW' FROM tables
         WHERE relname IN ('tenants', 'api_keys', 'credit_ledger', 'prices', 'usage_marks')
+    -- on other cached tables TRUNCATE is refused
+    UNION ALL SELECT relname, 'note_truncate', 'BEFORE TRUNCATE' FROM tables
+        WHERE relname IN ('api_keys', 'usage_marks')
     UNION ALL VALUES ('tenants', 'refuse_new_id', 'BEFORE UPDATE DELETE TRUNCATE');
 SELECT set_eq(
     $$SELECT r.relname, t.tgname, concat_ws(' ',

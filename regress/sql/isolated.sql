@@ -120,8 +120,14 @@ INSERT INTO children VALUES ('iso_a', 2, 3);
 INSERT INTO children VALUES ('iso_b', 2, 2);
 :done
 :in_a
+-- documents know no foreign key: under the name of another's table is a row of A's own
 INSERT INTO mortar.doc_rows (tenant_id, table_name, row_id, doc)
-    VALUES ('iso_a', 'theirs', gen_random_uuid(), '{}');
+    VALUES ('iso_a', 'theirs', gen_random_uuid(), '{}') RETURNING tenant_id, table_name;
+SELECT tenant_id, table_name FROM mortar.doc_rows ORDER BY 1, 2;
+:done
+:in_a
+INSERT INTO mortar.doc_rows (tenant_id, table_name, row_id, doc)
+    VALUES ('iso_b', 'theirs', gen_random_uuid(), '{}');
 :done
 
 -- A filter that fails on other rows reveals nothing: it never sees them

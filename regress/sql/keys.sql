@@ -29,10 +29,10 @@ SELECT count(*) AS rows_that_hold_the_secret FROM mortar.api_keys k
 \c - regress_admin
 
 -- scopes: all but admin unless said otherwise
-SELECT scopes FROM mortar.keys WHERE name = 'first';
-SELECT mortar.create_key('key_a', 'reader', scopes => '{rows:read,tables:read}') IS NOT NULL AS made;
+SELECT scopes FROM mortar.keys WHERE tenant_id = 'key_a' AND name = 'first';
+SELECT mortar.create_key('key_a', 'reader', scopes => '{rows:read,tables:read}') AS reader \gset
 SELECT mortar.create_key('key_a', 'root', scopes => '{admin}') IS NOT NULL AS made;
-SELECT name, scopes FROM mortar.keys WHERE name IN ('reader', 'root') ORDER BY name;
+SELECT name, scopes FROM mortar.keys WHERE tenant_id = 'key_a' AND name IN ('reader', 'root') ORDER BY name;
 SELECT mortar.create_key('key_a', 'none', scopes => '{}');
 SELECT mortar.create_key('key_a', 'odd', scopes => '{rows:read,rows:eat}');
 SELECT mortar.create_key('key_a', 'null', scopes => '{rows:read,NULL}');
@@ -49,6 +49,10 @@ ROLLBACK;
 BEGIN;
 SELECT mortar.login(:'later');
 ROLLBACK;
+-- nor with a key that may do less than a tenant can do in SQL
+BEGIN;
+SELECT mortar.login(:'reader');
+ROLLBACK;
 BEGIN;
 SELECT mortar.login(:'present');
 ROLLBACK;
@@ -58,7 +62,7 @@ BEGIN;
 SELECT mortar.login(:'key');
 ROLLBACK;
 \c - regress_admin
-SELECT key_id AS id FROM mortar.keys WHERE name = 'first' \gset
+SELECT key_id AS id FROM mortar.keys WHERE tenant_id = 'key_a' AND name = 'first' \gset
 -- not by another tenant's name
 SELECT mortar.revoke_key('key_b', :'id');
 SELECT mortar.revoke_key('key_a', gen_random_uuid());
@@ -66,7 +70,7 @@ SELECT mortar.revoke_key('key_a', NULL);
 BEGIN;
 SELECT mortar.revoke_key('key_a', :'id');
 ROLLBACK;
-SELECT revoked_at IS NULL AS still_live FROM mortar.keys WHERE name = 'first';
+SELECT revoked_at IS NULL AS still_live FROM mortar.keys WHERE tenant_id = 'key_a' AND name = 'first';
 \c - regress_app
 BEGIN;
 SELECT mortar.login(:'key') AS rollback_revokes_nothing;
@@ -95,10 +99,19 @@ ROLLBACK;
 
 -- what is written behind Mortar's back counts too
 \c - :super
-UPDATE mortar.api_keys SET expires_at = now() WHERE name = 'second';
+UPDATE mortar.api_keys SET expires_at = now() WHERE tenant_id = 'key_a' AND name = 'second';
 \c - regress_app
 BEGIN;
 SELECT mortar.login(:'key2');
+ROLLBACK;
+BEGIN;
+SELECT mortar.login(:'present');
+ROLLBACK;
+\c - :super
+TRUNCATE mortar.api_keys;
+\c - regress_app
+BEGIN;
+SELECT mortar.login(:'present');
 ROLLBACK;
 \c - :super
 DROP ROLE regress_admin, regress_app;

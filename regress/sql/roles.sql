@@ -1,6 +1,7 @@
 -- CREATE EXTENSION takes roles that exist only when they are as powerless as
--- its own would be, and names the one that is not, and why.  Every attempt runs
--- in a transaction that is rolled back: roles belong to the whole cluster.
+-- its own would be, and names the one that is not, and why; nor does it take a
+-- schema that somebody else has prepared.  Every attempt runs in a transaction
+-- that is rolled back: roles belong to the whole cluster.
 \set VERBOSITY terse
 \set super :USER
 \set database :DBNAME
@@ -53,6 +54,44 @@ REVOKE mortar_tenant FROM mortar_service;
 GRANT mortar_service TO regress_friend;
 GRANT regress_friend TO mortar_tenant;
 CREATE EXTENSION mortar;
+ROLLBACK;
+
+-- nor may tenants, gateways and the owner have any other role's rights
+BEGIN;
+GRANT pg_read_all_data TO mortar_gateway;
+CREATE EXTENSION mortar;
+ROLLBACK;
+BEGIN;
+GRANT pg_monitor TO mortar_owner;
+CREATE EXTENSION mortar;
+ROLLBACK;
+
+-- a schema with something in it, or in other hands, is not taken: what is in it
+-- would become Mortar's own
+BEGIN;
+CREATE SCHEMA mortar AUTHORIZATION regress_friend;
+CREATE EXTENSION mortar;
+ROLLBACK;
+BEGIN;
+CREATE SCHEMA mortar;
+CREATE FUNCTION mortar.mine() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1';
+CREATE EXTENSION mortar;
+ROLLBACK;
+BEGIN;
+CREATE SCHEMA mortar;
+CREATE TABLE mortar.mine (id int);
+CREATE EXTENSION mortar;
+ROLLBACK;
+BEGIN;
+CREATE SCHEMA mortar;
+CREATE TYPE mortar.mine AS ENUM ('a');
+CREATE EXTENSION mortar;
+ROLLBACK;
+-- an empty one of a superuser's is
+BEGIN;
+CREATE SCHEMA mortar;
+CREATE EXTENSION mortar;
+SELECT mortar.create_tenant('rol_a');
 ROLLBACK;
 
 -- members of the other roles are normal: a second database, a reinstallation

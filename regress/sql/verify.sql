@@ -61,6 +61,13 @@ DELETE FROM mortar.credit_ledger WHERE tenant_id = 'ver_a' AND kind = 'charge';
 SELECT found();
 ROLLBACK;
 
+-- a tenant that was removed
+BEGIN;
+ALTER TABLE mortar.tenants DISABLE TRIGGER USER;
+DELETE FROM mortar.tenants WHERE tenant_id = 'ver_b';
+SELECT found();
+ROLLBACK;
+
 -- a grant without its entry, an entry without its grant, one of another amount
 BEGIN;
 ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
@@ -83,6 +90,17 @@ BEGIN;
 ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
 UPDATE mortar.credit_ledger SET amount_uc = 1001 WHERE tenant_id = 'ver_a' AND kind = 'charge';
 SELECT found();
+ROLLBACK;
+
+-- or by a tenant to whom nothing was given
+BEGIN;
+SELECT mortar.create_tenant('ver_c');
+INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)
+    SELECT 'ver_c', meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id
+    FROM mortar.usage_journal WHERE tenant_id = 'ver_a';
+INSERT INTO mortar.usage_marks SELECT 'ver_c', meter, key_id, route, price_id, upto_qty, cost_uc
+    FROM mortar.usage_marks WHERE tenant_id = 'ver_a';
+SELECT found('ver_c');
 ROLLBACK;
 
 -- usage that is missing from the journal, or counted differently in the marks
