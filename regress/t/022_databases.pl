@@ -21,8 +21,9 @@ sub record { on($_[0], "SELECT mortar.record_usage('acme', 'requests', $_[1])");
 sub counted { return on($_[0], "SELECT coalesce(sum(quantity), 0) FROM mortar.usage('acme')"); }
 sub journal { return 'SELECT coalesce(sum(upto_qty - from_qty), 0) FROM mortar.usage_journal'; }
 sub fresh { root("CREATE DATABASE $_[0]"); on($_[0], 'CREATE EXTENSION mortar'); on($_[0], "SELECT mortar.create_tenant('acme')"); return; }
-# from now on no flush of the database succeeds
-sub break_flush { on($_[0], 'ALTER TABLE mortar.usage_journal ADD CHECK (false) NOT VALID'); return; }
+# from now on no flush of the database succeeds, and again
+sub break_flush { on($_[0], 'ALTER TABLE mortar.usage_journal ADD CONSTRAINT broken CHECK (false) NOT VALID'); return; }
+sub mend_flush { on($_[0], 'ALTER TABLE mortar.usage_journal DROP CONSTRAINT broken'); return; }
 sub ledger_is_right {
   my ($database, $what) = @_;
   is(on($database, "SELECT string_agg(check_name || ': ' || detail, '; ') "
@@ -115,9 +116,12 @@ for my $name (sort keys %drop) {
 
 # a rolled back DROP EXTENSION takes nothing
 fresh('kept');
+break_flush('kept');
 record('kept', 8);
 on('kept', 'BEGIN; DROP EXTENSION mortar; ROLLBACK');
+on('kept', 'BEGIN; SAVEPOINT s; DROP EXTENSION mortar; ROLLBACK TO s; COMMIT');
 is(counted('kept'), 8, 'a DROP EXTENSION that is rolled back drops no usage');
+mend_flush('kept');
 ok($node->poll_query_until('kept', 'SELECT (' . journal() . ') = 8'), '... and it is flushed');
 root('DROP DATABASE kept');
 
