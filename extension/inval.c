@@ -80,6 +80,8 @@ end_db(void)
 {
 	MtrDb *db = price_db != NULL ? price_db : foreign_db;
 
+	if (purge_db != NULL)
+		db = purge_db;
 	if (db != NULL)
 	{
 		SpinLockAcquire(&db->mutex);

@@ -27,6 +27,7 @@
 #include "utils/builtins.h"
 #include "utils/wait_event.h"
 
+#include "flush.h"
 #include "price.h"
 #include "slot_load.h"
 #include "spi.h"
@@ -242,6 +243,8 @@ mtr_tenant_load(const char *tenant, MtrTenant **slot)
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
 						 (uint32) hash, LOCK_CLASS_LOAD);
+	if (!mtr_stopfile_wait(db))
+		return MTR_PIN_BUSY;
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += ms)
 	{
 		ms = LOAD_POLL_MS;
