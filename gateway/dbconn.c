@@ -14,9 +14,12 @@
  * whether the server can have seen its Sync.  While libpq still holds bytes
  * ("flushing") no further call is handed to it; the bytes it holds therefore
  * belong to the newest call, whose Sync is last, and that call is certainly
- * not committed.  It goes back to the pool.  (PQconsumeInput flushes too, so
- * "flushing" is brought up to date after it, and is not trusted when it fails.)  Every older call may have been
+ * not committed.  It goes back to the pool.  Every older call may have been
  * executed and charged; it is answered with 503 and never sent again.
+ *
+ * Two functions of libpq send what is held without being asked to.
+ * PQconsumeInput does, so "flushing" is brought up to date after it, and is not
+ * trusted when it fails.  PQfinish does, so the socket is shut down first.
  *
  * Sockets: the loop watches a duplicate of libpq's descriptor, so that closing
  * the wrapper and closing the connection cannot hit each other's descriptor.
@@ -31,6 +34,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include "hello.h"
 #include "log.h"
@@ -92,6 +96,22 @@ backoff_ms(const DbConn *conn)
 }
 
 /*
+ * Frees the PGconn.  PQfinish says farewell, and before that it writes what is
+ * left of the newest call: a server that was only slow would then execute what
+ * is about to be sent elsewhere.  So nothing more may leave a connection that
+ * has anything under way.  No signal comes of it: SIGPIPE is ignored.
+ */
+static void
+finish(PGconn *pg)
+{
+	int fd = PQsocket(pg);
+
+	if (fd >= 0 && PQtransactionStatus(pg) != PQTRANS_IDLE)
+		shutdown(fd, SHUT_RDWR);
+	PQfinish(pg);
+}
+
+/*
  * Takes the connection down and answers its calls.  The state is final before
  * the first call is answered, since an answer may lead anywhere.
  */
@@ -104,7 +124,7 @@ go_down(DbConn *conn)
 	pool_note_state(conn->pool, conn, DBCONN_DOWN);
 	drop_socket(conn);
 	PQclear(conn->pending);
-	PQfinish(conn->pg);
+	finish(conn->pg);
 	conn->pending = NULL;
 	conn->pg = NULL;
 	conn->flushing = false;
