@@ -40,6 +40,7 @@
 #include "log.h"
 #include "loop.h"
 #include "pool.h"
+#include "status.h"
 
 #define STATEMENT_NAME "mortar_http"
 
@@ -129,6 +130,7 @@ go_down(DbConn *conn)
 	conn->pg = NULL;
 	conn->flushing = false;
 	conn->greeted = false;
+	conn->proven = false;
 	conn->count = 0;
 	conn->retry_at_ms = loop_now_ms() + backoff_ms(conn);
 	conn->failures++;
@@ -151,6 +153,8 @@ go_down(DbConn *conn)
 static void
 fail(DbConn *conn, const char *reason)
 {
+	if (conn->proven || conn->state == DBCONN_READY)
+		conn->failures = 0;
 	/* a database that is away would fill the log: each power of two */
 	if ((conn->failures & (conn->failures - 1)) == 0 || conn->count > 0)
 		log_line(LOG_LEVEL_ERROR,
@@ -254,15 +258,17 @@ take_greeting_result(DbConn *conn, PGresult *result)
 	char           sentence[HELLO_SENTENCE_MAX];
 	bool           welcome = true;
 
-	if (status == PGRES_PIPELINE_SYNC && conn->greeted)
+	if (!conn->greeted)
 	{
-		conn->failures = 0;
-		pool_note_state(conn->pool, conn, DBCONN_READY);
+		welcome = hello_read(result, NULL, sentence);
+		conn->greeted = welcome;
 	}
+	else if (status == PGRES_PIPELINE_SYNC)
+		pool_note_state(conn->pool, conn, DBCONN_READY);
 	else if (status != PGRES_COMMAND_OK)
 	{
-		welcome = !conn->greeted && hello_read(result, NULL, sentence);
-		conn->greeted = welcome;
+		welcome = false;
+		hello_explain(result, sentence);
 	}
 	PQclear(result);
 	if (!welcome)
@@ -270,21 +276,37 @@ take_greeting_result(DbConn *conn, PGresult *result)
 	return welcome;
 }
 
-/*
- * True when the server dropped or can no longer use the prepared statement: the
- * call was not executed, and no later one on this connection will be.
- */
 static bool
 is_statement_stale(const PGresult *result)
 {
-	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+	ServerError error = {PQresultErrorField(result, PG_DIAG_SQLSTATE),
+						 PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION),
+						 PQresultErrorField(result, PG_DIAG_CONTEXT),
+						 PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION)};
 
-	if (state == NULL)
-		return false;
-	return strcmp(state, "26000") == 0 ||
-		   (strcmp(state, "0A000") == 0 && function != NULL &&
-			strcmp(function, "RevalidateCachedQuery") == 0);
+	return status_is_statement_stale(&error);
+}
+
+/*
+ * The call was not executed, and no later one in this pipeline will be: all of
+ * them go elsewhere, and the connection takes no more.  When it never executed
+ * a call, the next one may be ready in vain as well, so that is a failure.
+ */
+static void
+retire(DbConn *conn, const PGresult *result)
+{
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	if (conn->state != DBCONN_READY)
+		return;
+	if (conn->proven)
+		conn->failures = 0;
+	pool_note_state(conn->pool, conn, DBCONN_RETIRING);
+	if ((conn->failures & (conn->failures - 1)) == 0)
+		log_line(LOG_LEVEL_WARNING,
+				 "the prepared statement cannot be executed any more, "
+				 "connecting again: %s",
+				 message == NULL ? "no message" : message);
 }
 
 /* One result of the oldest call. */
@@ -315,14 +337,19 @@ take_call_result(DbConn *conn, PGresult *result)
 	result = conn->pending;
 	conn->pending = NULL;
 	if (result != NULL && PQresultStatus(result) != PGRES_TUPLES_OK &&
-		conn->state == DBCONN_READY && is_statement_stale(result))
+		is_statement_stale(result))
 	{
-		pool_note_state(conn->pool, conn, DBCONN_RETIRING);
+		retire(conn, result);
 		PQclear(result);
+		/* this was no attempt: every connection may be as stale as this one */
+		flight->attempts--;
 		pool_give_back(conn->pool, flight);
 	}
 	else
+	{
+		conn->proven = true;
 		pool_complete(conn->pool, flight, result);
+	}
 }
 
 /*
@@ -357,11 +384,11 @@ take_results(DbConn *conn)
 	}
 	if (conn->state == DBCONN_RETIRING && conn->count == 0)
 	{
-		log_line(LOG_LEVEL_INFO, "the prepared statement is stale, connecting "
-								 "again");
+		bool proven = conn->proven;
+
 		go_down(conn);
-		conn->failures = 0;
-		conn->retry_at_ms = loop_now_ms();
+		if (proven)
+			conn->retry_at_ms = loop_now_ms();
 	}
 }
 

@@ -27,6 +27,7 @@ typedef struct DbConn
 	DbConnState   state;
 	bool          flushing;      /* libpq holds bytes of the newest call */
 	bool          greeted;       /* gateway_hello said welcome */
+	bool          proven;        /* has executed a call */
 	PGresult     *pending;       /* of the oldest call, before its Sync */
 	Flight      **fifo;          /* ring of depth entries */
 	unsigned      first;         /* index of the oldest call */
@@ -34,7 +35,7 @@ typedef struct DbConn
 	int64_t       head_since_ms; /* when the oldest became the oldest */
 	int64_t       deadline_ms;   /* of connecting and greeting */
 	int64_t       retry_at_ms;
-	unsigned      failures; /* since the last time it was ready */
+	unsigned      failures; /* in a row, of connections that were no use */
 } DbConn;
 
 /* Sets up a connection in DBCONN_DOWN that is due at once. */

@@ -92,21 +92,21 @@ hello_send(PGconn *pg)
 							 params.formats, 1) == 1;
 }
 
-/* Words an error of the server by its SQLSTATE. */
-static void
-explain_error(const PGresult *result, char sentence[HELLO_SENTENCE_MAX])
+void
+hello_explain(const PGresult *result, char sentence[HELLO_SENTENCE_MAX])
 {
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
 	if (state == NULL)
-		state = "";
+		state = "none";
+	/* an error that libpq made has no fields */
 	if (message == NULL)
-		message = "no message";
+		message = PQresultErrorMessage(result);
 	if (strcmp(state, "3F000") == 0 || strcmp(state, "42883") == 0)
 		snprintf(sentence, HELLO_SENTENCE_MAX,
-				 "the database has no mortar extension (%s): run CREATE "
-				 "EXTENSION mortar in it",
+				 "the database has no mortar extension, or not all of it (%s): "
+				 "run CREATE EXTENSION mortar in it",
 				 message);
 	else if (strcmp(state, "42501") == 0)
 		snprintf(sentence, HELLO_SENTENCE_MAX,
@@ -115,7 +115,7 @@ explain_error(const PGresult *result, char sentence[HELLO_SENTENCE_MAX])
 				 message);
 	else
 		snprintf(sentence, HELLO_SENTENCE_MAX,
-				 "the database refused gateway_hello: %s (SQLSTATE %s)",
+				 "the database cannot serve this gateway: %s (SQLSTATE %s)",
 				 message, state);
 }
 
@@ -156,7 +156,7 @@ hello_read(const PGresult *result, HelloFacts *facts,
 {
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		explain_error(result, sentence);
+		hello_explain(result, sentence);
 		return false;
 	}
 	if (PQntuples(result) != 1 || PQnfields(result) != HELLO_COLUMN_TOTAL)
@@ -201,7 +201,7 @@ probe_connected(PGconn *pg, HelloFacts *facts,
 		PQprepare(pg, "", call_statement, call_param_count, call_param_types);
 	welcome = PQresultStatus(result) == PGRES_COMMAND_OK;
 	if (!welcome)
-		explain_error(result, sentence);
+		hello_explain(result, sentence);
 	PQclear(result);
 	return welcome;
 }

@@ -46,6 +46,10 @@ extern bool hello_send(PGconn *pg);
 extern bool hello_read(const PGresult *result, HelloFacts *facts,
 					   char sentence[HELLO_SENTENCE_MAX]);
 
+/* Words an error that came in place of an answer to the greeting. */
+extern void
+hello_explain(const PGresult *result, char sentence[HELLO_SENTENCE_MAX]);
+
 /*
  * Connects, says hello and prepares the statement, waiting for each answer.
  * For start-up and --check only.  Returns false with the reason in "sentence".

@@ -102,13 +102,26 @@ pool_withdraw(Pool *pool, Flight *flight)
 	pool->waiting_len--;
 }
 
-/* "before" is the list's anchor for the end, its first entry for the front. */
+/* Lets a flight wait in front of "before", an entry or the list's anchor. */
 static void
 make_wait(Pool *pool, Flight *flight, h2o_linklist_t *before)
 {
 	flight->state = FLIGHT_WAITING;
 	h2o_linklist_insert(before, &flight->link);
 	pool->waiting_len++;
+}
+
+/* Lets a flight wait that is older than most: the queue is in order of age. */
+static void
+make_wait_in_turn(Pool *pool, Flight *flight)
+{
+	h2o_linklist_t *at = pool->waiting.next;
+
+	while (at != &pool->waiting &&
+		   H2O_STRUCT_FROM_MEMBER(Flight, link, at)->arrived_ms <
+			   flight->arrived_ms)
+		at = at->next;
+	make_wait(pool, flight, at);
 }
 
 void
@@ -146,7 +159,7 @@ pool_give_back(Pool *pool, Flight *flight)
 	if (flight->req == NULL || flight->attempts >= ATTEMPTS_MAX)
 		flight_land(flight, NULL);
 	else
-		make_wait(pool, flight, pool->waiting.next);
+		make_wait_in_turn(pool, flight);
 }
 
 void

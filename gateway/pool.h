@@ -34,7 +34,8 @@ extern void pool_pump(Pool *pool);
  * failure.  Takes over the result. */
 extern void pool_complete(Pool *pool, Flight *flight, PGresult *result);
 
-/* A flight that was not executed comes back, to be sent elsewhere. */
+/* A flight that was not executed comes back, to be sent elsewhere: it takes
+ * the place in the queue that its age gives it. */
 extern void pool_give_back(Pool *pool, Flight *flight);
 
 /* Takes a waiting flight out of the queue; its request is gone. */

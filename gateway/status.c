@@ -62,6 +62,41 @@ status_from_sqlstate(const char *sqlstate, bool had_body)
 	return mapping;
 }
 
+/*
+ * The statement calls one function and does nothing else.  So an error with a
+ * context comes from inside that function, and one with a position in the text
+ * from before it.  What the executor finds on its way into the function has
+ * neither; it is known by the place in the server's source that raises it.
+ */
+bool
+status_is_statement_stale(const ServerError *error)
+{
+	static const struct
+	{
+		const char *state;
+		const char *function;
+	} rows[] = {
+		{"26000", "FetchPreparedStatement"}, /* deallocated */
+		{"0A000", "RevalidateCachedQuery"},  /* other columns */
+		{"42804", "tupledesc_match"},        /* the same, planned already */
+		{"42501", "aclcheck_error"},         /* EXECUTE was revoked */
+		{"58P01", "internal_load_library"},  /* the library is gone, */
+		{"42883", "load_external_function"}, /* or is another one */
+	};
+
+	if (error->state == NULL || error->context != NULL)
+		return false;
+	if (error->position != NULL)
+		return strncmp(error->state, "42", 2) == 0 ||
+			   strncmp(error->state, "3F", 2) == 0;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (error->function != NULL &&
+			strcmp(error->state, rows[i].state) == 0 &&
+			strcmp(error->function, rows[i].function) == 0)
+			return true;
+	return false;
+}
+
 const char *
 status_title(int status)
 {

@@ -22,6 +22,20 @@ sub count_rows {
   return $node->safe_psql($Mortar::database, "SELECT count(*) FROM mortar.doc_rows WHERE doc->>'name' = '$name'");
 }
 
+sub sql { return $node->safe_psql($Mortar::database, $_[0]); }
+
+# ask_at_once(GATEWAY, DOCUMENTS...): POSTs that the gateway finds in one
+#   turn of its loop, so that they stand behind each other on few connections
+sub ask_at_once {
+  my ($gateway, @docs) = @_;
+  my @wires = map { Wire->new($gateway) } @docs;
+  $_->ask('OPTIONS', $rows)->answer->{status} == 204 or die 'no connection' for @wires;
+  $gateway->signal('STOP');
+  $wires[$_]->ask('POST', $rows, key => $key, json => $docs[$_]) for 0 .. $#docs;
+  $gateway->signal('CONT');
+  return @wires;
+}
+
 # -- the unsent rest of a call is not sent any more when it is sent elsewhere ---
 
 {
@@ -37,5 +51,50 @@ sub count_rows {
   is(count_rows('STALL'), 1, 'so there is one row');
   is($gateway->stop, 0, 'the gateway ends cleanly');
 }
+
+# -- a statement that cannot be executed any more -------------------------------
+
+Faults::install($node);
+my $gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 2 --queue-timeout 10min --call-timeout 10min)]);
+my $gate = Faults::close_gate($node, 1);
+my @wires = ask_at_once($gateway, map { { name => 'stale', gate => 1 } } 1 .. 10);
+Faults::wait_at_gate($node, 1, 2);
+# as an update of the extension may: another name for a column of the result
+sql('BEGIN; ALTER TYPE mortar.http_answer RENAME ATTRIBUTE next TO following;'
+    . ' ALTER FUNCTION mortar.http COST 2; COMMIT');
+$gate->end;
+is(join(' ', map { $_->answer->{status} } @wires), join(' ', (201) x 10),
+  'all calls in a pipeline whose statement went stale are done');
+is(count_rows('stale'), 10, 'once');
+like($gateway->log, qr/cannot be executed any more, connecting again: cached plan must not change/, 'the log says why');
+sql('ALTER TYPE mortar.http_answer RENAME ATTRIBUTE following TO next; ALTER FUNCTION mortar.http COST 1');
+is($gateway->request('GET', $rows, key => $key)->{status}, 200, 'and back');
+is($gateway->stop, 0, 'the gateway ends cleanly');
+
+my $entry = 'mortar.http(text, text, bytea, bytea, text[], bytea, inet, text)';
+$gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 2 --queue-timeout 100ms)]);
+is($gateway->request('GET', $rows, key => $key)->{status}, 200, 'the entry function is there');
+sql("ALTER FUNCTION $entry RENAME TO gone");
+my $answer = $gateway->request('GET', $rows, key => $key);
+is($answer->{status}, 503, 'without its entry function the gateway is unavailable');
+ok($answer->{headers}{'retry-after'}, 'for now');
+$gateway->until('/ready says no', sub {
+  $gateway->request('GET', $rows, key => $key);
+  $gateway->ops('GET', '/ready')->{json}{connections} == 0;
+});
+is($gateway->ops('GET', '/ready')->{json}{status}, 'not ready', '/ready says so');
+$gateway->wait_for_log(qr/lost with 0 calls in flight: the database has no mortar extension, or not all of it \(function mortar\.http\(/);
+pass('the log names what is missing');
+sql('ALTER FUNCTION ' . $entry =~ s/http/gone/r . ' RENAME TO http');
+$gateway->wait_ready;
+is($gateway->request('GET', $rows, key => $key)->{status}, 200, 'it serves again when the function is back');
+
+sql("REVOKE EXECUTE ON FUNCTION $entry FROM mortar_gateway");
+is($gateway->request('GET', $rows, key => $key)->{status}, 503, 'a right that the gateway lost is not the client\'s fault');
+sql("GRANT EXECUTE ON FUNCTION $entry TO mortar_gateway");
+$gateway->until('service', sub { $gateway->request('GET', $rows, key => $key)->{status} == 200 });
+is($gateway->request('POST', $rows, key => $key, json => { fail => [ '42501', 'm', 'd' ] })->{status}, 403,
+  'but what a call may not do is');
+is($gateway->stop, 0, 'the gateway ends cleanly');
 
 done_testing();

@@ -267,6 +267,30 @@ who_comes_back_is_first_in_line(void **state)
 }
 
 static void
+those_who_come_back_keep_their_order(void **state)
+{
+	for (int i = 0; i < CONNS * DEPTH + 1; i++)
+	{
+		flights[i].arrived_ms = i;
+		pool_submit(&loop.pool, &flights[i]);
+	}
+	/* two of one pipeline, the older one first, and one of another */
+	pool_give_back(&loop.pool, &flights[1]);
+	pool_give_back(&loop.pool, &flights[3]);
+	pool_give_back(&loop.pool, &flights[0]);
+	for (int i = 0; i < 4; i++)
+	{
+		static const int order[] = {0, 1, 3, 4};
+		Flight          *next =
+			H2O_STRUCT_FROM_MEMBER(Flight, link, loop.pool.waiting.next);
+
+		assert_ptr_equal(next, &flights[order[i]]);
+		pool_withdraw(&loop.pool, next);
+	}
+	assert_int_equal(loop.pool.waiting_len, 0);
+}
+
+static void
 a_call_whose_request_is_gone_is_not_sent_again(void **state)
 {
 	pool_submit(&loop.pool, &flights[0]);
@@ -299,6 +323,7 @@ main(void)
 		UP(a_broken_connection_is_followed_by_another),
 		UP(a_call_is_sent_at_most_three_times),
 		UP(who_comes_back_is_first_in_line),
+		UP(those_who_come_back_keep_their_order),
 		UP(a_call_whose_request_is_gone_is_not_sent_again),
 		UP(an_error_that_is_no_conflict_lands),
 	};

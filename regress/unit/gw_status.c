@@ -86,6 +86,48 @@ every_mapped_status_has_a_title(void **state)
 	assert_string_equal(status_reason(599), "Error");
 }
 
+static bool
+is_stale(const char *state, const char *position, const char *context,
+		 const char *function)
+{
+	ServerError error = {state, position, context, function};
+
+	return status_is_statement_stale(&error);
+}
+
+static void
+errors_before_the_call_are_told_from_errors_in_it(void **state)
+{
+	const char *inside = "SQL statement \"SELECT 1\"";
+
+	/* the statement's own words */
+	assert_true(is_stale("42883", "15", NULL, "ParseFuncOrColumn"));
+	assert_true(is_stale("42501", "15", NULL, "aclcheck_error"));
+	assert_true(is_stale("3F000", "15", NULL, "get_namespace_oid"));
+	/* on the way into the function */
+	assert_true(is_stale("26000", NULL, NULL, "FetchPreparedStatement"));
+	assert_true(is_stale("0A000", NULL, NULL, "RevalidateCachedQuery"));
+	assert_true(is_stale("42804", NULL, NULL, "tupledesc_match"));
+	assert_true(is_stale("42501", NULL, NULL, "aclcheck_error"));
+	assert_true(is_stale("58P01", NULL, NULL, "internal_load_library"));
+	assert_true(is_stale("42883", NULL, NULL, "load_external_function"));
+
+	/* the same, raised by what the call does */
+	assert_false(is_stale("42883", NULL, inside, "ParseFuncOrColumn"));
+	assert_false(is_stale("42501", NULL, inside, "aclcheck_error"));
+	assert_false(is_stale("0A000", NULL, inside, "RevalidateCachedQuery"));
+	assert_false(is_stale("42804", NULL, inside, "tupledesc_match"));
+	/* the call's own refusals have neither position nor context */
+	assert_false(is_stale("MT404", NULL, NULL, "mtr_raise"));
+	assert_false(is_stale("42501", NULL, NULL, "mtr_require_role"));
+	assert_false(is_stale("0A000", NULL, NULL, "require_utf8"));
+	/* another error at the same places; or one that says next to nothing */
+	assert_false(is_stale("57014", "15", NULL, "ProcessInterrupts"));
+	assert_false(is_stale("53200", NULL, NULL, "AllocSetAlloc"));
+	assert_false(is_stale("42501", NULL, NULL, NULL));
+	assert_false(is_stale(NULL, NULL, NULL, NULL));
+}
+
 int
 main(void)
 {
@@ -93,6 +135,7 @@ main(void)
 		cmocka_unit_test(class_mt_is_public),
 		cmocka_unit_test(other_states_are_private),
 		cmocka_unit_test(serialization_failures_are_retried),
+		cmocka_unit_test(errors_before_the_call_are_told_from_errors_in_it),
 		cmocka_unit_test(data_exceptions_depend_on_the_body),
 		cmocka_unit_test(every_mapped_status_has_a_title),
 	};
