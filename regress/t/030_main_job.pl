@@ -198,6 +198,7 @@ Mortar::admin($node, "SELECT mortar.set_price('requests', 1500, 1)");
 Mortar::admin($node, "SELECT mortar.charge('demo', " . (available('demo') - 2000) . ", 'but 2000')");
 $before = count_rows();
 my $gate = Faults::close_gate($node, 1);
+Faults::wait_connected($gateway);
 my @wires = map { Wire->new($gateway)->ask('POST', $rows, key => $key, json => { gate => 1 }) } 1 .. 2;
 Faults::wait_at_gate($node, 1, 2);
 $gate->end;

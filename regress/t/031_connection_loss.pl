@@ -111,6 +111,7 @@ is(requests(), $requests_before + 5 - $lost + 6, 'what was lost in the middle is
 is($gateway->stop, 0, 'the gateway ends cleanly');
 $gateway = Mortar::gateway($node, args => [qw(--threads 2 --connections 2 --queue-timeout 60s)]);
 $gate = Faults::close_gate($node, 6);
+Faults::wait_connected($gateway);
 $rows_before = count_rows();
 @wires = ask_all(12, { gate => 6 });
 Faults::wait_at_gate($node, 6, 2);

@@ -233,6 +233,7 @@ for my $leave (qw(close reset)) {
 ok(serves(), 'clients that leave half way disturb nobody');
 is(count_rows('half'), 0, 'and half a request is none');
 my $gate = Faults::close_gate($node, 9);
+Faults::wait_connected($gateway);
 for my $leave (qw(close reset)) {
   $wire = Wire->new($gateway)->ask('POST', $rows, key => $key, json => { gate => 9, left => $leave });
   Faults::wait_at_gate($node, 9, $leave eq 'close' ? 1 : 2);

@@ -50,6 +50,7 @@ $gateway = Mortar::gateway($node,
   args => [qw(--threads 1 --connections 2 --depth 1 --queue 4 --queue-timeout 10min --call-timeout 10min)]);
 $gateway->request('POST', '/v1/acme/db/tables', key => $key, json => { name => 'notes' });
 my $gate = Faults::close_gate($node, 1);
+Faults::wait_connected($gateway);
 my @running = map { ask({ gate => 1, n => $_ }) } 1 .. 2;
 Faults::wait_at_gate($node, 1, 2);
 my @crowd = map { ask({ gate => 1, n => $_ }) } 3 .. 20;
@@ -106,6 +107,7 @@ $gate->end;
 is($gateway->stop, 0, 'the gateway ends cleanly');
 $gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 2 --queue-timeout 10min --call-timeout 10min)]);
 $gate = Faults::close_gate($node, 2);
+Faults::wait_connected($gateway);
 my $slow = ask({ gate => 2 });
 Faults::wait_at_gate($node, 2, 1);
 is(other()->answer->{status}, 200, 'a slow call does not delay another tenant') for 1 .. 20;

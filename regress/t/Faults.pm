@@ -80,6 +80,16 @@ sub close_gate {
   return $session;
 }
 
+# wait_connected(GATEWAY): until all of its database connections are there; it is
+#   ready with one a thread, and then two calls at once may share that
+sub wait_connected {
+  my ($gateway) = @_;
+  return $gateway->until('all connections', sub {
+    my $ready = $gateway->ops('GET', '/ready')->{json};
+    return $ready->{connections} == $ready->{of};
+  });
+}
+
 # wait_at_gate(NODE, GATE, N): until N calls wait there
 sub wait_at_gate {
   my ($node, $gate, $count, %with) = @_;
