@@ -124,9 +124,11 @@ my $patience_s = $PostgreSQL::Test::Utils::timeout_default;
 
 sub new {
   my ($class, $node, %with) = @_;
-  my $self = bless {
-    log => $PostgreSQL::Test::Utils::log_path . '/' . $node->name . '-gateway-' . $count++ . '.log',
-  }, $class;
+  # beside the node's own log, which carries the test's name; logs of an earlier
+  # run of the test must not be read as this one's
+  (my $log = $node->logfile) =~ s/\.log$//;
+  my $self = bless { log => $log . '-gateway-' . $count++ . '.log' }, $class;
+  unlink $self->{log};
   my @command = (Mortar::gateway_program(), '--port', 0, @{ $with{args} // [] });
 
   my $pid = fork();
