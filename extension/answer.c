@@ -61,16 +61,12 @@ mtr_header(MtrResponse *res, const char *name, const char *value)
 void
 mtr_common_headers(MtrResponse *res, bool with_origin)
 {
-	mtr_header(res, "cache-control", "no-store");
-	mtr_header(res, "vary", "Authorization, apikey, Origin, Prefer");
+	mtr_header(res, "cache-control", MORTAR_CACHE_CONTROL);
+	mtr_header(res, "vary", MORTAR_VARY);
 	if (!with_origin)
 		return;
-	/* a key in a header is no ambient authority, so any origin may call */
-	mtr_header(res, "access-control-allow-origin", "*");
-	mtr_header(res, "access-control-expose-headers",
-			   "X-Request-Id, Server-Timing, X-Mortar-Credits-Remaining, "
-			   "Location, Content-Range, Preference-Applied, Allow, Vary, "
-			   "Cache-Control, Retry-After, WWW-Authenticate");
+	mtr_header(res, "access-control-allow-origin", MORTAR_ALLOW_ORIGIN);
+	mtr_header(res, "access-control-expose-headers", MORTAR_EXPOSE_HEADERS);
 }
 
 void

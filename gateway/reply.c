@@ -20,6 +20,7 @@
  */
 #include "reply.h"
 
+#include "contract.h"
 #include "log.h"
 #include "loop.h"
 #include "problem.h"
@@ -59,6 +60,21 @@ send_response(h2o_req_t *req, Slice body, bool has_body)
 		h2o_send(req, &buffer, 1, H2O_SEND_STATE_FINAL);
 }
 
+/* What the extension adds to its answers, for those that are not its own. */
+static void
+add_common_headers(h2o_req_t *req)
+{
+	add_header(req, SLICE_LITERAL("cache-control"),
+			   SLICE_LITERAL(MORTAR_CACHE_CONTROL));
+	add_header(req, SLICE_LITERAL("vary"), SLICE_LITERAL(MORTAR_VARY));
+	if (h2o_find_header_by_str(&req->headers, H2O_STRLIT("origin"), -1) == -1)
+		return;
+	add_header(req, SLICE_LITERAL("access-control-allow-origin"),
+			   SLICE_LITERAL(MORTAR_ALLOW_ORIGIN));
+	add_header(req, SLICE_LITERAL("access-control-expose-headers"),
+			   SLICE_LITERAL(MORTAR_EXPOSE_HEADERS));
+}
+
 /* Writes the document into the request's pool, and the headers it needs. */
 static Slice
 prepare_problem(h2o_req_t *req, const Problem *problem)
@@ -71,7 +87,7 @@ prepare_problem(h2o_req_t *req, const Problem *problem)
 	req->res.reason = status_reason(problem->status);
 	add_header(req, SLICE_LITERAL("content-type"),
 			   SLICE_LITERAL(PROBLEM_CONTENT_TYPE));
-	add_header(req, SLICE_LITERAL("cache-control"), SLICE_LITERAL("no-store"));
+	add_common_headers(req);
 	add_header(req, SLICE_LITERAL("x-request-id"), problem->request_id);
 	if (facts.retry_after.len > 0)
 		add_header(req, SLICE_LITERAL("retry-after"), facts.retry_after);

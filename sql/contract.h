@@ -20,8 +20,8 @@
  *				/v1/{tenant}, with its leading slash; empty when absent
  *	 query		the raw query string without "?"; NULL when there was none
  *	 headers	name, value, name, value ...; names in lower case, values valid
- *				UTF-8 without control characters; framing and hop-by-hop
- *				headers are not passed
+ *				UTF-8 without control characters other than tabs; framing and
+ *				hop-by-hop headers are not passed
  *	 body		the whole request body; NULL when there was none
  *	 peer		the client's address
  *	 request_id the id that the answer's X-Request-Id and logs carry
@@ -150,6 +150,19 @@
 	X(500, "Internal Server Error")                                            \
 	X(503, "Service Unavailable")                                              \
 	X(504, "Gateway Timeout")
+
+/*
+ * Headers of every answer, row or problem, whichever half writes it.  The last
+ * two only when the request has an Origin: a key in a header is no ambient
+ * authority, so a page of any origin may call, and may see why it failed.
+ */
+#define MORTAR_CACHE_CONTROL "no-store"
+#define MORTAR_VARY "Authorization, apikey, Origin, Prefer"
+#define MORTAR_ALLOW_ORIGIN "*"
+#define MORTAR_EXPOSE_HEADERS                                                  \
+	"X-Request-Id, Server-Timing, X-Mortar-Credits-Remaining, Location, "      \
+	"Content-Range, Preference-Applied, Allow, Vary, Cache-Control, "          \
+	"Retry-After, WWW-Authenticate"
 
 /* problem document "type": this prefix and the code */
 #define MORTAR_PROBLEM_TYPE "urn:mortar:problem:"

@@ -97,4 +97,49 @@ is($gateway->request('POST', $rows, key => $key, json => { fail => [ '42501', 'm
   'but what a call may not do is');
 is($gateway->stop, 0, 'the gateway ends cleanly');
 
+# -- what a browser must see of an answer that is no row ------------------------
+
+# visible(STATUS, WHAT, REQUEST...): a problem that a page of another origin may read
+my $origin = 'https://app.example';
+sub visible {
+  my ($status, $what, $method, $path, %with) = @_;
+  subtest $what => sub {
+    for my $with_origin (1, 0) {
+      my $headers = { %{ $with{headers} // {} }, $with_origin ? (origin => $origin) : () };
+      my $answer = $gateway->request($method, $path, %with, headers => $headers);
+      is($answer->{status}, $status, "it is $status");
+      is($answer->{json}{status}, $status, 'by a problem');
+      is($answer->{headers}{'access-control-allow-origin'}, $with_origin ? '*' : undef,
+        $with_origin ? 'that any origin may read' : 'and nothing is said of origins to who names none');
+      my $exposed = $answer->{headers}{'access-control-expose-headers'} // '';
+      is($exposed =~ /\bX-Request-Id\b.*\bRetry-After\b/ ? 1 : 0, $with_origin, $with_origin ? 'with its headers' : 'nor of headers');
+      is($answer->{headers}{'cache-control'}, 'no-store', 'not to be stored');
+      like($answer->{headers}{vary}, qr/\bAuthorization\b.*\bOrigin\b/, 'with Vary');
+    }
+  };
+  return;
+}
+
+$gateway = Mortar::gateway($node, args => [qw(--threads 1 --max-body 2000 --max-uri 200)]);
+visible(401, 'a row, for comparison', 'GET', $rows);
+visible(404, 'an error of the extension', 'GET', "$tables/absent", key => $key);
+visible(403, 'an error of the server', 'POST', $rows, key => $key, json => { fail => [ '42501', 'm', 'd' ] });
+visible(404, 'outside of all routes', 'GET', '/elsewhere');
+visible(414, 'too long a target', 'GET', '/v1/acme/' . 'x' x 200);
+visible(400, 'a tenant that cannot be decoded', 'GET', '/v1/%zz/db/tables', key => $key);
+visible(413, 'a body that libh2o refuses', 'POST', $rows, key => $key, body => 'x' x 3000);
+my $row = $gateway->request('GET', $tables, key => $key, headers => { origin => $origin });
+my $problem = $gateway->request('GET', "$tables/absent", key => $key, headers => { origin => $origin });
+for my $name (qw(vary cache-control access-control-allow-origin access-control-expose-headers)) {
+  is($problem->{headers}{$name}, $row->{headers}{$name}, "both halves say the same in $name");
+}
+
+# -- a tab is no control character of a header value ----------------------------
+
+is(Wire->new($gateway)->ask('GET', $tables, key => $key, headers => [ 'x-tab', "a\tb" ])->answer->{status}, 200,
+  'a tab within a header value');
+is(Wire->new($gateway)->ask('GET', $tables, key => $key, headers => [ 'x-tab', "\ta\t" ])->answer->{status}, 200,
+  'and around one');
+is($gateway->stop, 0, 'the gateway ends cleanly');
+
 done_testing();

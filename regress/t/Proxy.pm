@@ -29,7 +29,7 @@ sub new {
   my ($class, $node, $word) = @_;
   my $dir = PostgreSQL::Test::Utils::tempdir_short();
   my $self = bless {
-    host => $dir, port => $node->port, name => $node->name . '-proxy', word => $word, flag => "$dir/held",
+    node => $node, host => $dir, port => $node->port, name => $node->name . '-proxy', word => $word, flag => "$dir/held",
     server => $node->host . '/.s.PGSQL.' . $node->port,
   }, $class;
   my $door = IO::Socket::UNIX->new(Local => "$dir/.s.PGSQL.$self->{port}", Listen => 64) or die "proxy: $!";
@@ -57,6 +57,7 @@ sub new {
 sub host { return $_[0]{host}; }
 sub port { return $_[0]{port}; }
 sub name { return $_[0]{name}; }
+sub logfile { return $_[0]{node}->logfile; }
 
 # buffer_size(): bytes that the kernel keeps for a socket like the gateway's
 sub buffer_size {
