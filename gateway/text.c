@@ -159,7 +159,7 @@ text_is_value(Slice s)
 				continue;
 			}
 		}
-		if (*p < 0x20 || *p == 0x7F)
+		if ((*p < 0x20 && *p != '\t') || *p == 0x7F)
 			return false;
 		if (*p > 0x7F && (step = utf8_sequence(p, left)) == 0)
 			return false;

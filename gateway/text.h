@@ -48,8 +48,8 @@ extern Slice slice_trim(Slice s);
  * U+10FFFF.  NUL is valid UTF-8: see text_is_value. */
 extern bool text_is_utf8(Slice s);
 
-/* True when "s" is valid UTF-8 and holds no byte below 0x20 and no 0x7F: what
- * a header value must be before it may reach PostgreSQL. */
+/* True when "s" is valid UTF-8 and holds no byte below 0x20 but tabs, and no
+ * 0x7F: what a header value must be before it may reach PostgreSQL. */
 extern bool text_is_value(Slice s);
 
 /* True when "s" is a token of RFC 9110 (a method, a header name). */

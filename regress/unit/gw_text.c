@@ -61,7 +61,8 @@ model_utf8(Slice s, bool controls_allowed)
 		unsigned char c = (unsigned char) s.base[i];
 
 		n = model_char((const unsigned char *) s.base + i, s.len - i);
-		if (n == 0 || (!controls_allowed && (c < 0x20 || c == 0x7F)))
+		if (n == 0 ||
+			(!controls_allowed && c != '\t' && (c < 0x20 || c == 0x7F)))
 			return false;
 	}
 	return true;
@@ -109,6 +110,21 @@ sequences_of_three_and_four_bytes(void **state)
 			for (size_t len = 1; len <= 4; len++)
 				compare(s, len);
 		}
+}
+
+static void
+a_tab_is_the_only_control_character_of_a_value(void **state)
+{
+	for (int c = 0; c < 0x20; c++)
+	{
+		char s[] = {'a', (char) c, 'b'};
+
+		assert_int_equal(text_is_value((Slice){s, sizeof(s)}), c == '\t');
+	}
+	assert_false(text_is_value(SLICE_LITERAL("a\x7F"
+											 "b")));
+	/* at any place of a longer one */
+	assert_true(text_is_value(SLICE_LITERAL("\tone\t\ttwo three four\tfive")));
 }
 
 static void
@@ -220,6 +236,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pair_of_bytes_at_every_place_of_a_word),
 		cmocka_unit_test(sequences_of_three_and_four_bytes),
+		cmocka_unit_test(a_tab_is_the_only_control_character_of_a_value),
 		cmocka_unit_test(empty_strings_are_valid_values_but_no_tokens),
 		cmocka_unit_test(a_token_has_no_delimiter),
 		cmocka_unit_test(a_request_id_has_at_most_64_word_characters),
