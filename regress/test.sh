@@ -46,10 +46,11 @@ part() {
   shift
   "$@" >"$log" 2>&1 </dev/null
   status=$?
-  # TAP says "ok" at the line's start, pg_regress "... ok" at its end
-  good=$(grep -cE '^ok\b|^(test| {4,}).*\.\.\. ok +[0-9]+ ms' "$log")
-  bad=$(grep -ciE '^not ok\b|^(test| {4,}).*\.\.\. failed|^ok\b.*# *skip' "$log")
-  good=$((good - $(grep -ciE '^ok\b.*# *skip' "$log")))
+  # TAP says "ok" at the line's start, pg_regress "... ok" at its end; a file
+  # that prove could not read to its end hides tests that did not run
+  good=$(grep -cE '^ok (-|[0-9]).*|^(test| {4,}).*\.\.\. ok +[0-9]+ ms' "$log")
+  bad=$(grep -ciE '^not ok (-|[0-9])|^(test| {4,}).*\.\.\. failed|^ok .*# *skip|^  Parse errors:|^[^ ].*\.\. skipped:' "$log")
+  good=$((good - $(grep -ciE '^ok .*# *skip' "$log")))
   [ "$bad" -gt 0 ] || { [ $status -eq 0 ] && [ "$good" -gt 0 ]; } || bad=1
   passed=$((passed + good))
   failed=$((failed + bad))
