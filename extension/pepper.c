@@ -18,6 +18,7 @@
 #include "utils/guc.h"
 
 #include "auth.h"
+#include "core/hex.h"
 #include "guc.h"
 #include "pepper.h"
 
@@ -72,18 +73,6 @@ keyed_context(const uint8 *key, size_t len)
 	return ctx;
 }
 
-static int
-hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* "version hex" without its newline; false when it is neither that nor empty */
 static bool
 read_line(const char *line, size_t len)
@@ -101,8 +90,8 @@ read_line(const char *line, size_t len)
 		return false;
 	for (end++; end + 1 < line + len; end += 2)
 	{
-		int hi = hex_digit(end[0]);
-		int lo = hex_digit(end[1]);
+		int hi = mtr_hex_value(end[0]);
+		int lo = mtr_hex_value(end[1]);
 
 		if (hi < 0 || lo < 0 || n == sizeof(key))
 			return false;
