@@ -138,6 +138,14 @@ UPDATE mortar.idempotency SET result = gen_random_uuid() WHERE tenant_id = 'ver_
 SELECT found();
 ROLLBACK;
 
+-- memory is looked at a few times, however many tenants there are
+SELECT count(mortar.create_tenant('ver_m' || i)) FROM generate_series(1, 30) i;
+BEGIN;
+SET LOCAL track_functions = 'all';
+SELECT bool_and(ok) FROM mortar.verify_ledger();
+SELECT sum(calls) <= 12 FROM pg_stat_xact_user_functions WHERE funcname = 'slot_rows';
+COMMIT;
+
 -- nothing of it has stayed
 SELECT found();
 SELECT available_uc FROM mortar.balance('ver_a');
