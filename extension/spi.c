@@ -10,16 +10,25 @@
  * one it was made under, and a caller who puts a schema with operators of their
  * own in front of pg_catalog would have them run as the statement's role.
  * Sessions of the gateway have the safe path already and pay nothing.
+ *
+ * row_security is put on where a session has it off: that means its own queries,
+ * and would refuse ours.  And a statement that fills a cache waits a second for a
+ * lock, not for ever: its caller may try again, while calls that wait for a table
+ * that somebody rewrites would take up all connections.
  */
 #include "mortar.h"
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 #include "utils/guc.h"
+#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
 #include "spi.h"
+
+#define CACHE_LOCK_TIMEOUT_MS 1000
 
 /* statements of Mortar's own that are running, one inside the other */
 static int own_depth = 0;
@@ -76,17 +85,34 @@ run(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	return rc;
 }
 
-/* a nest level for AtEOXact_GUC, or 0 when the path is safe as it is */
-static int
-set_safe_path(void)
+static void
+set(const char *name, const char *value)
 {
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/*
+ * A nest level for AtEOXact_GUC, or 0 when all is as it should be.  Statements
+ * with MTR_SNAP_OTHERS are those that fill caches.
+ */
+static int
+enter_settings(MtrSnap snap)
+{
+	bool path = strcmp(namespace_search_path, MTR_SAFE_PATH) != 0;
+	bool wait = snap == MTR_SNAP_OTHERS &&
+				(LockTimeout == 0 || LockTimeout > CACHE_LOCK_TIMEOUT_MS);
 	int level;
 
-	if (strcmp(namespace_search_path, MTR_SAFE_PATH) == 0)
+	if (!path && !wait && row_security)
 		return 0;
 	level = NewGUCNestLevel();
-	(void) set_config_option("search_path", MTR_SAFE_PATH, PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	if (path)
+		set("search_path", MTR_SAFE_PATH);
+	if (!row_security)
+		set("row_security", "on");
+	if (wait)
+		set("lock_timeout", CppAsString2(CACHE_LOCK_TIMEOUT_MS));
 	return level;
 }
 
@@ -95,7 +121,7 @@ exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	 long limit)
 {
 	MtrUserSave save;
-	int         level = set_safe_path();
+	int         level = enter_settings(snap);
 	int         rc;
 
 	Assert(stmt->nargs <= MTR_STMT_MAX_ARGS);

@@ -43,7 +43,9 @@ typedef enum MtrSnap
 	MTR_SNAP_LATEST, /* everything committed by now and the transaction's own
 					  * earlier work, whatever the isolation level */
 	MTR_SNAP_OTHERS  /* everything committed by now, without the
-					  * transaction's own work; read only */
+					  * transaction's own work; read only.	For
+					  * statements that fill a cache: waits a second for
+					  * a lock, then raises 55P03 */
 } MtrSnap;
 
 /*
