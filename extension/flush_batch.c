@@ -371,14 +371,15 @@ mtr_batch_rebase(MtrFlushBatch *b)
 bool
 mtr_flush_is_dirty(MtrDb *db, int32 tenant)
 {
-	uint64 bit = UINT64CONST(1) << (tenant % 64);
-	bool   ours;
+	const MtrTenant *t = &MtrTenants[tenant];
+	uint64           bit = UINT64CONST(1) << (tenant % 64);
+	bool             ours;
 
 	if ((pg_atomic_read_u64(&MtrDirty[tenant / 64]) & bit) == 0)
 		return false;
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
-	ours = MtrTenants[tenant].state != MTR_TENANT_FREE &&
-		   MtrTenants[tenant].db == db - MtrShared->db;
+	ours = t->state != MTR_TENANT_FREE && t->db == db - MtrShared->db &&
+		   t->generation >= pg_atomic_read_u64(&db->purged);
 	LWLockRelease(MtrShared->lock);
 	return ours;
 }

@@ -142,7 +142,10 @@ extern void mtr_batch_write(MtrFlushBatch *b);
 /* after a rollback: all tenants of the batch are dirty again */
 extern void mtr_batch_undo(MtrFlushBatch *b);
 
-/* the tenant is this database's and has its dirty bit set */
+/*
+ * The tenant is this database's, not of an extension that was dropped, and has
+ * its dirty bit set.
+ */
 extern bool mtr_flush_is_dirty(MtrDb *db, int32 tenant);
 
 /* the next dirty tenant of the database at or after this index, -1: none */

@@ -344,7 +344,6 @@ mtr_flush_pass(MtrDb *db, bool force)
 	if (put_off_until > GetCurrentTimestamp() && !force)
 		return MTR_FLUSH_FAILED;
 	put_off_until = 0;
-	mtr_db_sweep(db);
 
 	/* before the look: who sets it from now on may be missed by the look */
 	(void) pg_atomic_exchange_u32(&db->dirty, 0);

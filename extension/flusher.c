@@ -211,12 +211,33 @@ service_interrupts(Flusher *f)
 			TimestampTzPlusMilliseconds(GetCurrentTimestamp(), STOP_MS);
 }
 
+static bool
+extension_is_here(void)
+{
+	bool here;
+
+	StartTransactionCommand();
+	here = OidIsValid(get_extension_oid("mortar", true));
+	CommitTransactionCommand();
+	return here;
+}
+
+/* after a DROP EXTENSION, which may have been followed by a CREATE EXTENSION */
+static MtrFlushResult
+sweep(MtrDb *db)
+{
+	if (pg_atomic_read_u32(&db->sweep_wanted) == 0)
+		return MTR_FLUSH_OK;
+	mtr_db_sweep(db);
+	return extension_is_here() ? MTR_FLUSH_OK : MTR_FLUSH_GONE;
+}
+
 static MtrFlushResult
 work(Flusher *f, bool force)
 {
-	MtrFlushResult result = MTR_FLUSH_OK;
+	MtrFlushResult result = sweep(f->db);
 
-	if (!f->entered)
+	if (result == MTR_FLUSH_OK && !f->entered)
 		result = enter_epoch(f);
 	if (result == MTR_FLUSH_OK &&
 		(pg_atomic_read_u32(&f->db->dirty) != 0 || force))
@@ -227,23 +248,9 @@ work(Flusher *f, bool force)
 	return result;
 }
 
-static bool
-has_tenants(const MtrDb *db)
-{
-	bool found = false;
-
-	LWLockAcquire(MtrShared->lock, LW_SHARED);
-	for (int i = 0; i < mtr_max_tenants && !found; i++)
-		found = MtrTenants[i].state != MTR_TENANT_FREE &&
-				MtrTenants[i].db == db - MtrShared->db;
-	LWLockRelease(MtrShared->lock);
-	return found;
-}
-
 /*
- * The extension is not, or no longer, here: forget what memory has of it.
- * Tenants that are there after the sweep are of an extension that was created
- * anew this instant, or pinned; then the next flusher sees to it.
+ * The extension is not, or no longer, here: forget what memory has of it.  If
+ * something is left, the next flusher sees to it.
  */
 static void
 forget_database(void)
@@ -252,10 +259,14 @@ forget_database(void)
 
 	if (db != NULL)
 	{
+		pg_atomic_write_u32(&db->dirty, 0);
 		release(db);
-		mtr_db_sweep(db);
-		if (!has_tenants(db))
-			mtr_db_purge(MyDatabaseId);
+		mtr_db_forget(db);
+		if (mtr_flush_next_dirty(db, 0) >= 0)
+		{
+			pg_atomic_write_u32(&db->dirty, 1);
+			mtr_wake_launcher();
+		}
 	}
 	mtr_stopfile_forget(MyDatabaseId);
 }
@@ -333,17 +344,6 @@ settings(void)
 	set("default_transaction_deferrable", "off");
 	set("search_path", MTR_SAFE_PATH);
 	set("row_security", "on");
-}
-
-static bool
-extension_is_here(void)
-{
-	bool here;
-
-	StartTransactionCommand();
-	here = OidIsValid(get_extension_oid("mortar", true));
-	CommitTransactionCommand();
-	return here;
 }
 
 void

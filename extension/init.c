@@ -75,11 +75,15 @@ _PG_init(void)
 	emit_log_hook = filter_log;
 }
 
-/* called first by the install script: says how to preload the library */
+/*
+ * Called first by the install script: says how to preload the library, and waits
+ * for a DROP EXTENSION that is about to end.
+ */
 Datum
 mtr_check_preload(PG_FUNCTION_ARGS)
 {
 	mtr_require_preload();
+	mtr_lock_extension();
 	PG_RETURN_VOID();
 }
 
@@ -96,7 +100,7 @@ mtr_note_write(PG_FUNCTION_ARGS)
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("must be called as a trigger")));
-	if (MtrShared != NULL && !mtr_own_statement())
+	if (MtrShared != NULL && !mtr_own_statement() && !mtr_inval_is_dropped())
 		mtr_inval_foreign_write(mtr_db());
 	if (TRIGGER_FIRED_FOR_STATEMENT(data->tg_event)) /* TRUNCATE */
 		return PointerGetDatum(NULL);

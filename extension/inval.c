@@ -24,7 +24,7 @@ static bool   changed = false; /* something that needs no note at commit */
 static MtrDb *price_db = NULL;
 static MtrDb *foreign_db = NULL;
 static MtrDb *purge_db = NULL;
-static int    purge_nest; /* nesting level of the DROP EXTENSION */
+static int drop_nest = 0; /* level of the DROP EXTENSION; 0: there was none */
 
 void
 mtr_inval_reserve_key(void)
@@ -66,13 +66,30 @@ mtr_inval_foreign_write(MtrDb *db)
 }
 
 void
-mtr_inval_purge(MtrDb *db)
+mtr_inval_dropped(MtrDb *db)
 {
 	int nest = GetCurrentTransactionNestLevel();
 
-	if (purge_db == NULL || nest < purge_nest)
-		purge_nest = nest;
-	purge_db = db;
+	if (drop_nest == 0 || nest < drop_nest)
+		drop_nest = nest;
+	if (db != NULL)
+		purge_db = db;
+}
+
+bool
+mtr_inval_is_dropped(void)
+{
+	return drop_nest > 0;
+}
+
+void
+mtr_inval_refuse_dropped(void)
+{
+	if (drop_nest > 0)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("this transaction has dropped the extension "
+							   "\"mortar\""),
+						errhint("COMMIT or ROLLBACK first.")));
 }
 
 static void
@@ -99,6 +116,7 @@ end_db(void)
 		/* slots are stale from now on; the flusher frees them and leaves */
 		pg_atomic_write_u64(&purge_db->purged,
 							pg_atomic_add_fetch_u64(&purge_db->generation, 1));
+		pg_write_barrier();
 		pg_atomic_write_u32(&purge_db->sweep_wanted, 1);
 		pg_atomic_write_u32(&purge_db->dirty, 1);
 		mtr_wake_launcher();
@@ -136,23 +154,27 @@ mtr_inval_end(bool is_commit)
 		(price_db != NULL || foreign_db != NULL || purge_db != NULL))
 		end_db();
 	price_db = foreign_db = purge_db = NULL;
+	drop_nest = 0;
 	changed = false;
 }
 
 void
 mtr_inval_end_subxact(bool is_commit, int level)
 {
-	if (purge_db == NULL || purge_nest < level)
+	if (drop_nest < level)
 		return;
 	if (is_commit)
-		purge_nest = level - 1;
+		drop_nest = level - 1;
 	else
+	{
+		drop_nest = 0;
 		purge_db = NULL;
+	}
 }
 
 bool
 mtr_inval_any(void)
 {
 	return changed || nkeys > 0 || price_db != NULL || foreign_db != NULL ||
-		   purge_db != NULL;
+		   drop_nest > 0;
 }

@@ -17,9 +17,20 @@ extern void mtr_inval_price_changed(MtrDb *db);
 extern void mtr_inval_reserve_key(void);
 extern void mtr_inval_key_changed(MtrKey *key);
 
-/* tables were changed by somebody else's statement; or all was dropped */
+/* tables were changed by somebody else's statement */
 extern void mtr_inval_foreign_write(MtrDb *db);
-extern void mtr_inval_purge(MtrDb *db);
+
+/* the extension was dropped; db: what memory has of it, NULL: nothing */
+extern void mtr_inval_dropped(MtrDb *db);
+
+/* this transaction has dropped the extension */
+extern bool mtr_inval_is_dropped(void);
+
+/*
+ * Raises 55000 in a transaction that has dropped the extension.  It may have
+ * created it again, but until it commits memory is the dropped one's.
+ */
+extern void mtr_inval_refuse_dropped(void);
 
 /* something was changed that commits by itself, but must not be PREPAREd */
 extern void mtr_inval_changed(void);

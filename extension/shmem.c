@@ -15,6 +15,7 @@
 
 #include "flush.h"
 #include "guc.h"
+#include "inval.h"
 #include "shmem.h"
 #include "slot.h"
 
@@ -203,6 +204,7 @@ MtrDb *
 mtr_db(void)
 {
 	mtr_require_preload();
+	mtr_inval_refuse_dropped();
 	Assert(OidIsValid(MyDatabaseId));
 
 	if (my_db != NULL && my_db->dboid == MyDatabaseId)
@@ -290,24 +292,49 @@ mtr_db_purge(Oid dboid)
 	LWLockRelease(MtrShared->lock);
 }
 
-void
-mtr_db_sweep(MtrDb *db)
+/* caller holds the lock exclusively; how many slots are left */
+static int
+sweep_locked(MtrDb *db)
 {
-	uint64 purged = pg_atomic_read_u64(&db->purged);
 	int    index = db - MtrShared->db;
+	int    left = 0;
+	uint64 purged;
 
-	if (pg_atomic_exchange_u32(&db->sweep_wanted, 0) == 0)
-		return;
-	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	/* first: who drops an extension from now on asks for another sweep */
+	(void) pg_atomic_exchange_u32(&db->sweep_wanted, 0);
+	purged = pg_atomic_read_u64(&db->purged);
 	for (int i = 0; i < mtr_max_tenants; i++)
 	{
 		MtrTenant *t = &MtrTenants[i];
 
-		if (t->state == MTR_TENANT_FREE || t->db != index ||
-			t->generation >= purged)
+		if (t->state == MTR_TENANT_FREE || t->db != index)
 			continue;
-		if (!mtr_tenant_discard(t))
+		if (t->generation < purged && mtr_tenant_discard(t))
+			continue;
+		left++;
+		if (t->generation < purged)
 			pg_atomic_write_u32(&db->sweep_wanted, 1);
+	}
+	return left;
+}
+
+void
+mtr_db_sweep(MtrDb *db)
+{
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	(void) sweep_locked(db);
+	LWLockRelease(MtrShared->lock);
+}
+
+void
+mtr_db_forget(MtrDb *db)
+{
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	if (db->dboid == MyDatabaseId && sweep_locked(db) == 0)
+	{
+		pg_atomic_fetch_add_u64(&db->generation, 1);
+		purge_keys(db - MtrShared->db);
+		reset_db(db);
 	}
 	LWLockRelease(MtrShared->lock);
 }

@@ -263,8 +263,9 @@ extern void mtr_shmem_init(void);
 
 /*
  * This database's MtrDb, claimed on first use (takes MtrShared.lock then,
- * and remembers the answer).  Raises 55000 without preload, 53400 when
- * MTR_MAX_DBS databases are in use.
+ * and remembers the answer).  Raises 55000 without preload and in a
+ * transaction that has dropped the extension, 53400 when MTR_MAX_DBS databases are
+ * in use.
  */
 extern MtrDb *mtr_db(void);
 
@@ -272,7 +273,7 @@ extern MtrDb *mtr_db(void);
 extern MtrDb *mtr_db_find(Oid dboid);
 
 /*
- * Forget a database: free its slots, keys, usage and its MtrDb.  Slots that
+ * The database is gone: free its slots, keys, usage and its MtrDb.  Slots that
  * a transaction still pins are left, and go with the next call.
  */
 extern void mtr_db_purge(Oid dboid);
@@ -282,6 +283,13 @@ extern void mtr_db_purge(Oid dboid);
  * that no transaction pins.
  */
 extern void mtr_db_sweep(MtrDb *db);
+
+/*
+ * The extension is not in the database, or was not a moment ago: the same, and
+ * frees the MtrDb unless slots are left.	Those are pinned, or of an extension
+ * that was created meanwhile.
+ */
+extern void mtr_db_forget(MtrDb *db);
 
 /* makes all flushers look at once: memory is short; no error */
 extern void mtr_wake_flushers(void);

@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 
 #include "guc.h"
+#include "inval.h"
 #include "slot.h"
 #include "slot_load.h"
 #include "xact.h"
@@ -106,6 +107,7 @@ mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
 	MtrPinned  *pin = mtr_xact_find(tenant);
 	MtrTenant **place;
 
+	mtr_inval_refuse_dropped();
 	if (pin != NULL)
 	{
 		*slot = pin->tenant;
@@ -270,6 +272,14 @@ mtr_tenant_evict(MtrTenant *t)
 	return true;
 }
 
+bool
+mtr_tenant_clear_locked(MtrTenant *t)
+{
+	if (t->generation < pg_atomic_read_u64(&MtrShared->db[t->db].purged))
+		return mtr_tenant_discard(t);
+	return mtr_tenant_evict(t);
+}
+
 /* a free slot, if need be by evicting one; -1: none */
 static int32
 take_free_locked(void)
@@ -297,10 +307,13 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 {
 	MtrTenantHashKey    key;
 	MtrTenantHashEntry *entry;
-	int32               index = take_free_locked();
+	int32               index;
 	MtrTenant          *t;
 	bool                found;
 
+	if (MtrShared->db[db].dboid != MyDatabaseId)
+		return NULL;
+	index = take_free_locked();
 	if (index < 0)
 		return NULL;
 	t = &MtrTenants[index];
@@ -330,23 +343,35 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 MtrTenant *
 mtr_tenant_new(const char *tenant)
 {
-	int        db = db_index();
 	MtrTenant *t = NULL;
+	bool       occupied = false;
 
 	mtr_xact_reserve(0);
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
 	{
+		int        db = db_index();
+		MtrTenant *old;
+
+		/* of a creation that was rolled back, or of a dropped extension */
 		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
-		t = mtr_tenant_lookup(db, tenant);
-		if (t != NULL)
-			(void) mtr_tenant_evict(t); /* of a creation that was rolled back */
-		t = mtr_tenant_insert_locked(db, tenant, MTR_TENANT_NEW);
+		old = mtr_tenant_lookup(db, tenant);
+		occupied = old != NULL && !mtr_tenant_clear_locked(old);
+		if (!occupied)
+			t = mtr_tenant_insert_locked(db, tenant, MTR_TENANT_NEW);
 		LWLockRelease(MtrShared->lock);
 		if (t != NULL)
 			break;
 		mtr_wake_flushers();
 		mtr_slot_nap(MTR_SLOT_POLL_MS);
 	}
+	if (occupied)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("an earlier tenant \"%s\" is still in memory", tenant),
+			 errdetail("A running transaction uses it, or it has usage that "
+					   "was not flushed."),
+			 errhint("Try again.")));
 	if (t == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

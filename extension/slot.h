@@ -31,7 +31,8 @@ extern MtrTenant *mtr_tenant_pin(const char *tenant);
 
 /*
  * A slot for a tenant that this transaction has just inserted; private to it
- * until commit.  Raises 53400 when memory is full.
+ * until commit.  Raises 53400 when memory is full, 55P03 when an earlier tenant of
+ * that name cannot leave it yet.
  */
 extern MtrTenant *mtr_tenant_new(const char *tenant);
 

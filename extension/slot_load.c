@@ -163,10 +163,8 @@ clear_stale(MtrDb *db, const char *tenant)
 	t = mtr_tenant_lookup(db - MtrShared->db, tenant);
 	if (t != NULL && t->state == MTR_TENANT_NEW)
 		result = PRESENT_NEW;
-	else if (t != NULL && t->generation < pg_atomic_read_u64(&db->purged))
-		result = mtr_tenant_discard(t) ? PRESENT_NO : PRESENT_STALE;
-	else if (t != NULL)
-		result = mtr_tenant_evict(t) ? PRESENT_NO : PRESENT_STALE;
+	else if (t != NULL && !mtr_tenant_clear_locked(t))
+		result = PRESENT_STALE;
 	LWLockRelease(MtrShared->lock);
 	return result;
 }
@@ -248,6 +246,7 @@ mtr_tenant_load(const char *tenant, MtrTenant **slot)
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += ms)
 	{
 		ms = LOAD_POLL_MS;
+		db = mtr_db();
 		if (LockAcquire(&tag, ExclusiveLock, false, true) !=
 			LOCKACQUIRE_NOT_AVAIL)
 		{

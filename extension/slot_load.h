@@ -24,8 +24,16 @@ extern bool mtr_tenant_pin_present(const char *tenant, MtrTenant **slot);
 extern MtrTenant *mtr_tenant_lookup(int db, const char *tenant);
 
 /*
- * A slot in the given state with one pin, or NULL when memory is full or the
- * tenant has one already.	MtrShared.lock is held exclusively.
+ * Takes a slot that nobody may use any more out of memory, if nobody pins it:
+ * with its usage when that is of an extension that was dropped, else only when
+ * all of it is flushed.  MtrShared.lock is held exclusively.
+ */
+extern bool mtr_tenant_clear_locked(MtrTenant *t);
+
+/*
+ * A slot in the given state with one pin, or NULL when memory is full, the tenant
+ * has one already, or db was given up for this database meanwhile (then mtr_db()
+ * has another).  MtrShared.lock is held exclusively.
  */
 extern MtrTenant *
 mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state);

@@ -124,6 +124,20 @@ Mortar::admin($poor, "SELECT mortar.record_usage('acme', 'requests', 9)");
 $poor->wait_for_log(qr/no background worker is free to flush usage/);
 is(Mortar::admin($poor, "SELECT quantity FROM mortar.usage('acme')"), 9, 'without a free worker usage is visible');
 is($poor->safe_psql($Mortar::database, 'SELECT count(*) FROM mortar.usage_journal'), 0, '... and stays in memory');
+
+# nobody clears memory up after a DROP EXTENSION either
+$poor->safe_psql('postgres', 'CREATE DATABASE dropped');
+$poor->safe_psql('dropped', 'CREATE EXTENSION mortar');
+for my $round (1, 2) {
+  $poor->safe_psql('dropped', "SELECT mortar.create_tenant('acme')");
+  is($poor->safe_psql('dropped', "SELECT count(*) FROM mortar.usage('acme')"), 0, "extension $round begins at nothing");
+  $poor->safe_psql('dropped', "SELECT mortar.record_usage('acme', 'requests', 8)");
+  $poor->safe_psql('dropped', 'DROP EXTENSION mortar; CREATE EXTENSION mortar');
+}
+my ($status, undef, $stderr) = $poor->psql('dropped',
+  "BEGIN; DROP EXTENSION mortar; CREATE EXTENSION mortar; SELECT mortar.create_tenant('acme')");
+like($stderr, qr/this transaction has dropped the extension "mortar"/,
+  'the new extension can be used after COMMIT, not before');
 $poor->stop('fast');
 $poor->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $poor->start;

@@ -125,7 +125,19 @@ mend_flush('kept');
 ok($node->poll_query_until('kept', 'SELECT (' . journal() . ') = 8'), '... and it is flushed');
 root('DROP DATABASE kept');
 
+# ---- a database without the extension is none of Mortar's, whatever was there ----
+fresh('former');
+break_flush('former');
+record('former', 1);
+ok($node->poll_query_until('former', 'SELECT state = \'running\' AND failures > 0 FROM mortar.flusher'),
+  'a flusher is at work');
+on('former', 'DROP EXTENSION mortar');
+my $former = root("SELECT oid FROM pg_database WHERE datname = 'former'");
+ok($node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'former'"),
+  'it leaves when the extension is dropped');
 $node->stop('fast');
+is_deeply([ glob($node->data_dir . "/pg_stat/mortar-$former-*") ], [], '... and a stop has nothing to say of that database');
+
 ok(slurp_file($node->logfile) !~ qr/PANIC|TRAP|"mortar flusher" \(PID \d+\) exited with/, 'no flusher ended by an error');
 
 done_testing();
