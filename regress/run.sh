@@ -37,6 +37,19 @@ seconds() { printf '%d.%d s' $(($1 / 1000)) $(($1 % 1000 / 100)); }
 
 # ---- where state lives -----------------------------------------------------
 
+# check_owner: whoever made the cluster is the only one who can see into its
+# directory, so for anybody else it would look as if there were none.
+check_owner() {
+  local owner
+  dir=$(readlink -f "$run") && [ -d "$dir" ] || return 0
+  owner=$(stat -c %U "$dir")
+  case $owner in
+    "$(id -un)") return 0 ;;
+    "$server_user") ! is_root || return 0; owner=root ;;
+  esac
+  die "the cluster in $dir belongs to $owner: use make as $owner"
+}
+
 # find_state: sets dir to the directory behind .run; fails when there is none
 find_state() {
   dir=$(readlink -f "$run") && [ -d "$dir" ] || return 1
@@ -46,7 +59,6 @@ find_state() {
 # make_state: finds it, or makes it where the server can use it.  A link may
 # have lost its directory, or have been copied with the checkout.
 make_state() {
-  local owner
   if ! find_state; then
     [ ! -L "$run" ] || rm -f "$run"
     if socket_fits "$run" && as_server test -x "$top" && [[ $run =~ ^[A-Za-z0-9_./+-]+$ ]]; then
@@ -55,16 +67,9 @@ make_state() {
     else
       dir=$(mktemp -d /var/tmp/mortar-run.XXXXXX) || die "/var/tmp cannot be written to"
       echo "$top" >"$dir/checkout"
-      ln -s "$dir" "$run" || die "$top cannot be written to"
+      ln -s "$dir" "$run" || { rm -rf "$dir"; die "$top cannot be written to"; }
       say "  data and sockets live in $dir, to which .run links"
     fi
-  fi
-  owner=$(stat -c %U "$dir/data" 2>/dev/null) || owner=$(stat -c %U "$dir")
-  if is_root; then
-    [ "$owner" = "$server_user" ] || [ ! -d "$dir/data" ] ||
-      die "the cluster in $dir belongs to $owner: use make as $owner"
-  else
-    [ "$owner" = "$(id -un)" ] || die "the cluster in $dir belongs to $owner: use make as the user who made it"
   fi
   make_private "$dir"
 }
@@ -85,7 +90,7 @@ check_ports() {
     die "PORT must be a number from 1 to 65534, not $gateway_port"
   for port in "$gateway_port" $((gateway_port + 1)); do
     ! listening "$port" ||
-      die "port $port is in use by another program: choose another one, as in: make $command PORT=9080"
+      die "port $port is in use by another program (operations take PORT + 1): choose another one, as in: make $command PORT=9080"
   done
 }
 
@@ -214,7 +219,7 @@ $1
   . .run/demo.env && curl -H "Authorization: Bearer \$MORTAR_KEY" "\$MORTAR_URL/v1/demo/db/tables"
   . .run/demo.env && psql -c "SELECT * FROM mortar.balance('demo')"
 
-Logs: .run/gateway.log and .run/postgres.log; superuser: psql -U postgres.
+Logs: .run/gateway.log and .run/postgres.log; superuser: . .run/demo.env && psql -U postgres
 END
 }
 
@@ -223,7 +228,7 @@ bring_up() {
   began=$(now_ms) last=$began
   if find_state && gateway_pid >/dev/null && cluster_pid "$dir" >/dev/null; then
     [ "$command" = start ] || die "Mortar already runs here: Ctrl-C where it was started, or make stop, ends it"
-    show "Mortar already runs; make stop ends it."
+    show "Mortar already runs: $(sed -n 's/^export MORTAR_URL=//p' "$dir/demo.env"); make stop ends it."
     exit 0
   fi
   if find_state; then gateway_stop; fi
@@ -266,10 +271,12 @@ bring_down() {
 }
 
 command=${1:-run}
+check_owner
 case $command in
   run)
     bring_up
     say "Ctrl-C stops both."
+    trap 'exit 0' INT
     wait "$gateway_child"
     [ -f "$dir/gateway.pid" ] || exit 0 # make stop was faster
     tail -n 8 "$dir/gateway.log" >&2
@@ -284,6 +291,7 @@ case $command in
     if find_state; then
       gateway_stop
       cluster_stop "$dir"
+      say "Mortar has stopped."
       [ "$command" = stop ] || rm -rf "$dir" || die "$dir could not be removed"
     fi
     [ "$command" = stop ] || rm -rf "$run"
