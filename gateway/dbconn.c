@@ -57,7 +57,7 @@ dbconn_init(DbConn *conn, Pool *pool)
 	memset(conn, 0, sizeof(*conn));
 	conn->pool = pool;
 	conn->state = DBCONN_DOWN;
-	conn->fifo = h2o_mem_alloc(sizeof(conn->fifo[0]) * pool->depth);
+	pipeline_init(&conn->calls, pool->depth);
 }
 
 static void
@@ -119,7 +119,7 @@ finish(PGconn *pg)
 static void
 go_down(DbConn *conn)
 {
-	unsigned count = conn->count;
+	Pipeline calls = conn->calls;
 	bool     newest_unsent = conn->flushing;
 
 	pool_note_state(conn->pool, conn, DBCONN_DOWN);
@@ -131,15 +131,16 @@ go_down(DbConn *conn)
 	conn->flushing = false;
 	conn->greeted = false;
 	conn->proven = false;
-	conn->count = 0;
+	pipeline_reset(&conn->calls);
 	conn->retry_at_ms = loop_now_ms() + backoff_ms(conn);
 	conn->failures++;
 
-	for (unsigned i = 0; i < count; i++)
+	/* nothing is sent on it before all of them are taken care of */
+	for (unsigned i = 0; i < calls.count; i++)
 	{
-		Flight *flight = conn->fifo[(conn->first + i) % conn->pool->depth];
+		Flight *flight = pipeline_at(&calls, i);
 
-		if (newest_unsent && i == count - 1)
+		if (newest_unsent && i == calls.count - 1)
 			pool_give_back(conn->pool, flight);
 		else
 		{
@@ -156,10 +157,10 @@ fail(DbConn *conn, const char *reason)
 	if (conn->proven || conn->state == DBCONN_READY)
 		conn->failures = 0;
 	/* a database that is away would fill the log: each power of two */
-	if ((conn->failures & (conn->failures - 1)) == 0 || conn->count > 0)
+	if ((conn->failures & (conn->failures - 1)) == 0 || conn->calls.count > 0)
 		log_line(LOG_LEVEL_ERROR,
 				 "database connection lost with %u calls in flight: %s",
-				 conn->count, reason);
+				 conn->calls.count, reason);
 	go_down(conn);
 }
 
@@ -314,6 +315,7 @@ static void
 take_call_result(DbConn *conn, PGresult *result)
 {
 	ExecStatusType status = PQresultStatus(result);
+	Tenant         slow;
 	Flight        *flight;
 
 	if (status != PGRES_PIPELINE_SYNC)
@@ -330,10 +332,9 @@ take_call_result(DbConn *conn, PGresult *result)
 		return;
 	}
 	PQclear(result);
-	flight = conn->fifo[conn->first];
-	conn->first = (conn->first + 1) % conn->pool->depth;
-	conn->count--;
-	conn->head_since_ms = loop_now_ms();
+	flight = pipeline_take(&conn->calls, loop_now_ms(), &slow);
+	if (slow != 0)
+		pool_note_slow(conn->pool, slow);
 	result = conn->pending;
 	conn->pending = NULL;
 	if (result != NULL && PQresultStatus(result) != PGRES_TUPLES_OK &&
@@ -362,7 +363,7 @@ take_results(DbConn *conn)
 {
 	int empty = 0;
 
-	while ((conn->count > 0 || conn->state == DBCONN_GREETING) &&
+	while ((conn->calls.count > 0 || conn->state == DBCONN_GREETING) &&
 		   !PQisBusy(conn->pg))
 	{
 		PGresult *result = PQgetResult(conn->pg);
@@ -382,7 +383,7 @@ take_results(DbConn *conn)
 		else if (!take_greeting_result(conn, result))
 			return;
 	}
-	if (conn->state == DBCONN_RETIRING && conn->count == 0)
+	if (conn->state == DBCONN_RETIRING && conn->calls.count == 0)
 	{
 		bool proven = conn->proven;
 
@@ -425,11 +426,11 @@ on_writable(h2o_socket_t *socket, const char *error)
 /* -- calls ---------------------------------------------------------------- */
 
 bool
-dbconn_send(DbConn *conn, Flight *flight)
+dbconn_send(DbConn *conn, Flight *flight, Tenant tenant)
 {
 	CallParams *params = &conn->pool->loop->params;
 
-	assert(dbconn_has_room(conn, conn->pool->depth));
+	assert(dbconn_has_room(conn));
 	assert(flight->req != NULL);
 	call_bind(params, &flight->call);
 	if (PQsendQueryPrepared(conn->pg, STATEMENT_NAME, call_param_count,
@@ -441,10 +442,7 @@ dbconn_send(DbConn *conn, Flight *flight)
 		fail(conn, PQerrorMessage(conn->pg));
 		return false;
 	}
-	if (conn->count == 0)
-		conn->head_since_ms = loop_now_ms();
-	conn->fifo[(conn->first + conn->count) % conn->pool->depth] = flight;
-	conn->count++;
+	pipeline_append(&conn->calls, flight, tenant, loop_now_ms());
 	flight->state = FLIGHT_SENT;
 	if (!flush(conn))
 	{
@@ -474,8 +472,8 @@ dbconn_tick(DbConn *conn)
 			break;
 		case DBCONN_READY:
 		case DBCONN_RETIRING:
-			if (conn->count > 0 &&
-				now_ms - conn->head_since_ms >= config->call_timeout_ms)
+			if (conn->calls.count > 0 &&
+				now_ms - conn->calls.head_since_ms >= config->call_timeout_ms)
 				fail(conn, "no answer within the call timeout");
 			break;
 	}
@@ -486,6 +484,5 @@ dbconn_close(DbConn *conn)
 {
 	if (conn->state != DBCONN_DOWN)
 		go_down(conn);
-	free(conn->fifo);
-	conn->fifo = NULL;
+	pipeline_free(&conn->calls);
 }

@@ -9,6 +9,7 @@
 #include <h2o.h>
 
 #include "flight.h"
+#include "pipeline.h"
 
 typedef enum DbConnState
 {
@@ -25,15 +26,12 @@ typedef struct DbConn
 	PGconn       *pg;     /* NULL only in DBCONN_DOWN */
 	h2o_socket_t *socket; /* wraps a duplicate of libpq's descriptor */
 	DbConnState   state;
-	bool          flushing;      /* libpq holds bytes of the newest call */
-	bool          greeted;       /* gateway_hello said welcome */
-	bool          proven;        /* has executed a call */
-	PGresult     *pending;       /* of the oldest call, before its Sync */
-	Flight      **fifo;          /* ring of depth entries */
-	unsigned      first;         /* index of the oldest call */
-	unsigned      count;         /* calls in flight */
-	int64_t       head_since_ms; /* when the oldest became the oldest */
-	int64_t       deadline_ms;   /* of connecting and greeting */
+	bool          flushing;    /* libpq holds bytes of the newest call */
+	bool          greeted;     /* gateway_hello said welcome */
+	bool          proven;      /* has executed a call */
+	PGresult     *pending;     /* of the oldest call, before its Sync */
+	Pipeline      calls;       /* in flight */
+	int64_t       deadline_ms; /* of connecting and greeting */
 	int64_t       retry_at_ms;
 	unsigned      failures; /* in a row, of connections that were no use */
 } DbConn;
@@ -45,18 +43,18 @@ extern void dbconn_init(DbConn *conn, struct Pool *pool);
 extern void dbconn_tick(DbConn *conn);
 
 /*
- * Sends one call.  Returns false when the connection broke before the call can
+ * Sends one call of "tenant", which may be marked.  Returns false when the connection broke before the call can
  * have been executed: the flight is not taken, and the connection is down.  The
  * connection must be able to take it (dbconn_has_room).
  */
-extern bool dbconn_send(DbConn *conn, Flight *flight);
+extern bool dbconn_send(DbConn *conn, Flight *flight, Tenant tenant);
 
 /* True when a call may be sent now. */
 static inline bool
-dbconn_has_room(const DbConn *conn, unsigned depth)
+dbconn_has_room(const DbConn *conn)
 {
 	return conn->state == DBCONN_READY && !conn->flushing &&
-		   conn->count < depth;
+		   pipeline_has_room(&conn->calls);
 }
 
 /* Closes for good, answering whatever is in flight. */

@@ -21,6 +21,7 @@
 
 #include "call.h"
 #include "contract.h"
+#include "pace.h"
 
 typedef enum FlightState
 {
@@ -38,6 +39,7 @@ typedef struct Flight
 	int            attempts; /* how often it was sent, or failed to be */
 	bool           lost;     /* it was written, and its connection broke */
 	int64_t        arrived_ms;
+	Tenant         tenant;    /* set by pool_submit */
 	PGresult      *result;    /* the row, or the error that replaced it */
 	h2o_linklist_t link;      /* in the wait queue */
 	struct Flight *next_free; /* in the thread's cache */

@@ -9,6 +9,9 @@
 
 #include "dbconn.h"
 
+/* Most connections of a pool. */
+#define POOL_CONNS_MAX 64
+
 typedef struct Pool
 {
 	struct Loop   *loop;
@@ -17,7 +20,10 @@ typedef struct Pool
 	unsigned       depth;       /* calls in flight per connection */
 	h2o_linklist_t waiting;     /* flights, the oldest first */
 	int64_t        waiting_len; /* at most the setting queue */
-	atomic_uint    ready;       /* written by this thread, read by ops */
+	unsigned       moves;       /* counts changes of the queue */
+	bool           settled;     /* nobody who waits could be sent */
+	SlowTenants    slow;
+	atomic_uint    ready; /* written by this thread, read by ops */
 } Pool;
 
 /* Sets up all connections; they begin to connect at the first pool_tick. */
@@ -26,6 +32,9 @@ extern void pool_init(Pool *pool, struct Loop *loop);
 /* Sends a new flight, or lets it wait, or lands it at once when too many wait.
  */
 extern void pool_submit(Pool *pool, Flight *flight);
+
+/* Remembers the tenant of a call that took long. */
+extern void pool_note_slow(Pool *pool, Tenant tenant);
 
 /* Sends waiting flights while there is room.  Call it after room was made. */
 extern void pool_pump(Pool *pool);

@@ -109,7 +109,7 @@ is(requests(), $requests_before + 5 - $lost + 6, 'what was lost in the middle is
 # -- connections that die one by one ------------------------------------------
 
 is($gateway->stop, 0, 'the gateway ends cleanly');
-$gateway = Mortar::gateway($node, args => [qw(--threads 2 --connections 2 --queue-timeout 60s)]);
+$gateway = Mortar::gateway($node, args => [qw(--threads 2 --connections 3 --queue-timeout 60s)]);
 $gate = Faults::close_gate($node, 6);
 Faults::wait_connected($gateway);
 $rows_before = count_rows();

@@ -29,6 +29,7 @@ sub connections {
   return scalar(() = slurp_file($node->logfile) =~ /connection authorized: user=mortar_test_gateway/g);
 }
 sub ask { return Wire->new($gateway)->ask('POST', $rows, key => $key, json => $_[0]); }
+sub ask_other { return Wire->new($gateway)->ask('POST', '/v1/other/db/rows/notes', key => $key_of_other, json => $_[0]); }
 sub other { return Wire->new($gateway)->ask('GET', '/v1/other/db/tables', key => $key_of_other); }
 
 # answered(N, WIRES): waits until N of them are; returns those, then the others
@@ -45,9 +46,10 @@ sub answered {
 
 # -- a full queue -------------------------------------------------------------
 
-# two connections that take one call each, and four places to wait
+# three connections that take one call each, of which a tenant gets two, and four
+# places to wait
 $gateway = Mortar::gateway($node,
-  args => [qw(--threads 1 --connections 2 --depth 1 --queue 4 --queue-timeout 10min --call-timeout 10min)]);
+  args => [qw(--threads 1 --connections 3 --depth 1 --queue 4 --queue-timeout 10min --call-timeout 10min)]);
 $gateway->request('POST', '/v1/acme/db/tables', key => $key, json => { name => 'notes' });
 my $gate = Faults::close_gate($node, 1);
 Faults::wait_connected($gateway);
@@ -67,14 +69,34 @@ for my $wire (@$refused) {
   };
 }
 is((grep { $_->is_silent } @running, @$waiting), 6, 'two run and four wait, while the refusals are out');
-is(connections(), 3, 'on two connections, after the one that looked at the database at the start');
+is(connections(), 4, 'on no more than three connections, after the one that looked at the database at the start');
 is($gateway->ops('GET', '/ready')->{status}, 200, 'the gateway is ready: a full queue is no loss of the database');
-is(other()->answer->{status}, 503, 'another tenant finds no place either');
+is(other()->answer->{status}, 200, 'another tenant is served all the same');
 $gate->end;
 is(join(' ', map { $_->answer->{status} } @running, @$waiting), '201 201 201 201 201 201', 'all six are done');
 is(count_rows(), 6, 'once, and none of the refused');
 is(other()->answer->{status}, 200, 'and there is room again');
 is($node->safe_psql($Mortar::database, "SELECT count(DISTINCT doc->'n') FROM mortar.doc_rows"), 6, 'each is its own');
+
+# a queue that one tenant has filled, when the last connection is taken as well
+$gate = Faults::close_gate($node, 1);
+my $gate_of_other = Faults::close_gate($node, 2);
+$gateway->request('POST', '/v1/other/db/tables', key => $key_of_other, json => { name => 'notes' });
+@running = map { ask({ gate => 1 }) } 1 .. 2;
+Faults::wait_at_gate($node, 1, 2);
+push @running, ask_other({ gate => 2 });
+Faults::wait_at_gate($node, 2, 1);
+($refused, $waiting) = answered(1, map { ask({ gate => 1 }) } 1 .. 5);
+is($refused->[0]->answer->{status}, 503, 'the queue is full');
+my $guest = other();
+($refused, $waiting) = answered(1, @$waiting);
+is(join(' ', map { $_->answer->{status} } @$refused), '503', 'one call of a tenant that fills it gives way to another tenant');
+$gate_of_other->end;
+is($guest->answer->{status}, 200, 'which is served as soon as it can be');
+is((grep { $_->is_silent } @$waiting), 3, 'before those that came earlier');
+$gate->end;
+is(join(' ', map { $_->answer->{status} } @running, @$waiting), '201 201 201 201 201 201', 'all others are done');
+$node->safe_psql($Mortar::database, "DELETE FROM mortar.doc_rows WHERE NOT doc ? 'n'");
 
 # -- waiting too long ---------------------------------------------------------
 

@@ -24,16 +24,14 @@ sub count_rows {
 
 sub sql { return $node->safe_psql($Mortar::database, $_[0]); }
 
-# ask_at_once(GATEWAY, DOCUMENTS...): POSTs that the gateway finds in one
-#   turn of its loop, so that they stand behind each other on few connections
+# ask_at_once(GATEWAY, WIRES, REQUEST...): the same of all, in one turn of the
+#   gateway's loop, so that the calls stand behind each other on few connections
 sub ask_at_once {
-  my ($gateway, @docs) = @_;
-  my @wires = map { Wire->new($gateway) } @docs;
-  $_->ask('OPTIONS', $rows)->answer->{status} == 204 or die 'no connection' for @wires;
+  my ($gateway, $wires, @request) = @_;
   $gateway->signal('STOP');
-  $wires[$_]->ask('POST', $rows, key => $key, json => $docs[$_]) for 0 .. $#docs;
+  $_->ask(@request) for @$wires;
   $gateway->signal('CONT');
-  return @wires;
+  return;
 }
 
 # -- the unsent rest of a call is not sent any more when it is sent elsewhere ---
@@ -55,9 +53,15 @@ sub ask_at_once {
 # -- a statement that cannot be executed any more -------------------------------
 
 Faults::install($node);
-my $gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 2 --queue-timeout 10min --call-timeout 10min)]);
+my $gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 3 --queue-timeout 10min --call-timeout 10min)]);
+my @wires = map { Wire->new($gateway) } 1 .. 10;
+# a connection takes many calls only after it has answered some quickly
+for (1 .. 4) {
+  ask_at_once($gateway, \@wires, 'GET', $tables, key => $key);
+  $_->answer for @wires;
+}
 my $gate = Faults::close_gate($node, 1);
-my @wires = ask_at_once($gateway, map { { name => 'stale', gate => 1 } } 1 .. 10);
+ask_at_once($gateway, \@wires, 'POST', $rows, key => $key, json => { name => 'stale', gate => 1 });
 Faults::wait_at_gate($node, 1, 2);
 # as an update of the extension may: another name for a column of the result
 sql('BEGIN; ALTER TYPE mortar.http_answer RENAME ATTRIBUTE next TO following;'
@@ -140,6 +144,35 @@ is(Wire->new($gateway)->ask('GET', $tables, key => $key, headers => [ 'x-tab', "
   'a tab within a header value');
 is(Wire->new($gateway)->ask('GET', $tables, key => $key, headers => [ 'x-tab', "\ta\t" ])->answer->{status}, 200,
   'and around one');
+is($gateway->stop, 0, 'the gateway ends cleanly');
+
+# -- slow calls of one tenant, as many as it likes, and others ------------------
+
+my $key_of_other = Mortar::tenant($node, 'other', credits => 1);
+$gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 2 --queue 100 --queue-timeout 10s --call-timeout 10min)]);
+@wires = map { Wire->new($gateway) } 1 .. 200;
+for (1 .. 2) {
+  ask_at_once($gateway, \@wires, 'GET', $tables, key => $key);
+  $_->answer for @wires;
+}
+$gate = Faults::close_gate($node, 1);
+ask_at_once($gateway, \@wires, 'POST', $rows, key => $key, json => { name => 'flood', gate => 1 });
+Faults::wait_at_gate($node, 1, 1);
+# the gate stays closed: each answer has come past the flood
+for (1 .. 5) {
+  is($gateway->request('GET', '/v1/other/db/tables', key => $key_of_other)->{status}, 200, 'another tenant is served');
+}
+$gateway->until('the surplus', sub { (grep { !$_->is_silent } @wires) >= 80 });
+my %count;
+for my $wire (grep { !$_->is_silent } @wires) {
+  my $answer = $wire->answer;
+  $count{ $answer->{status} }++;
+  $count{hurried}++ unless $answer->{headers}{'retry-after'};
+}
+is(join(' ', %count), "503 $count{503}", 'the surplus is refused, with Retry-After');
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE usename = 'mortar_test_gateway'"), 2,
+  'on the connections of the pool');
+$gate->end;
 is($gateway->stop, 0, 'the gateway ends cleanly');
 
 done_testing();

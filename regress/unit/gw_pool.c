@@ -5,7 +5,7 @@
  * test says.  Nothing here waits for time to pass: a test moves the moments
  * that the pool compares with its clock.
  */
-// SOURCES: gateway/pool.c gateway/status.c
+// SOURCES: gateway/pool.c gateway/pipeline.c gateway/pace.c gateway/status.c
 // LIBS: -DH2O_USE_LIBUV=0 -I/usr/include/postgresql -lh2o-evloop -lpq
 #include "../../gateway/pool.h"
 
@@ -24,6 +24,8 @@
 #define QUEUE 3
 #define FLIGHTS 16
 
+static const char names[] = "abcdefghijklmnop";
+
 static Loop      loop;
 static Config    config;
 static Flight    flights[FLIGHTS];
@@ -37,6 +39,8 @@ dbconn_init(DbConn *conn, Pool *pool)
 {
 	memset(conn, 0, sizeof(*conn));
 	conn->pool = pool;
+	pipeline_init(&conn->calls, DEPTH);
+	conn->calls.window = DEPTH;
 }
 
 void
@@ -47,12 +51,13 @@ dbconn_tick(DbConn *conn)
 void
 dbconn_close(DbConn *conn)
 {
+	pipeline_free(&conn->calls);
 }
 
 bool
-dbconn_send(DbConn *conn, Flight *flight)
+dbconn_send(DbConn *conn, Flight *flight, Tenant tenant)
 {
-	assert_true(dbconn_has_room(conn, DEPTH));
+	assert_true(dbconn_has_room(conn));
 	assert_int_not_equal(flight->state, FLIGHT_SENT);
 	if (breaks > 0)
 	{
@@ -60,8 +65,7 @@ dbconn_send(DbConn *conn, Flight *flight)
 		pool_note_state(conn->pool, conn, DBCONN_DOWN);
 		return false;
 	}
-	if (conn->count++ == 0)
-		conn->head_since_ms = loop_now_ms();
+	pipeline_append(&conn->calls, flight, tenant, loop_now_ms());
 	flight->state = FLIGHT_SENT;
 	sent_to = conn;
 	return true;
@@ -96,9 +100,12 @@ begin(void **state)
 	pool_init(&loop.pool, &loop);
 	for (int i = 0; i < FLIGHTS; i++)
 	{
+		/* each of a tenant of its own, until a test says otherwise */
+		flights[i].call.target.tenant = (Slice){names + i, 1};
 		flights[i].req = &req;
 		flights[i].arrived_ms = loop_now_ms();
 	}
+	loop.pool.settled = true;
 	landed = 0;
 	breaks = 0;
 	sent_to = NULL;
@@ -111,6 +118,8 @@ begin_up(void **state)
 	begin(state);
 	for (int i = 0; i < CONNS; i++)
 		bring_up(&loop.pool.conns[i]);
+	/* as whoever changes a connection does in the end */
+	pool_pump(&loop.pool);
 	return 0;
 }
 
@@ -119,6 +128,24 @@ end(void **state)
 {
 	pool_close(&loop.pool);
 	return 0;
+}
+
+/* The oldest call of "conn" is answered. */
+static void
+answer(DbConn *conn)
+{
+	Tenant  slow;
+	Flight *flight = pipeline_take(&conn->calls, loop_now_ms(), &slow);
+
+	pool_complete(&loop.pool, flight, NULL);
+}
+
+/* Flights "first" to "last" are calls of one tenant. */
+static void
+make_one_tenant(int first, int last)
+{
+	for (int i = first; i <= last; i++)
+		flights[i].call.target.tenant = (Slice){names + first, 1};
 }
 
 static PGresult *
@@ -135,10 +162,10 @@ the_least_loaded_connection_is_chosen(void **state)
 
 	for (int i = 0; i < CONNS * DEPTH; i++)
 		pool_submit(&loop.pool, &flights[i]);
-	assert_int_equal(conns[0].count, DEPTH);
-	assert_int_equal(conns[1].count, DEPTH);
+	assert_int_equal(conns[0].calls.count, DEPTH);
+	assert_int_equal(conns[1].calls.count, DEPTH);
 	assert_int_equal(loop.pool.waiting_len, 0);
-	conns[1].count = 0;
+	conns[1].calls.count = 0;
 	pool_submit(&loop.pool, &flights[4]);
 	assert_ptr_equal(sent_to, &conns[1]);
 }
@@ -156,7 +183,7 @@ the_queue_is_bounded_and_in_order(void **state)
 	assert_int_equal(landed, 1);
 	assert_int_equal(flights[total].state, FLIGHT_LANDED);
 
-	loop.pool.conns[0].count = 1;
+	loop.pool.conns[0].calls.count = 1;
 	pool_pump(&loop.pool);
 	assert_int_equal(flights[CONNS * DEPTH].state, FLIGHT_SENT);
 	assert_int_equal(flights[CONNS * DEPTH + 1].state, FLIGHT_WAITING);
@@ -168,7 +195,9 @@ nobody_overtakes_the_queue(void **state)
 {
 	for (int i = 0; i <= CONNS * DEPTH; i++)
 		pool_submit(&loop.pool, &flights[i]);
-	loop.pool.conns[0].count = 0;
+	/* an answer has made room, and its client sends the next call at once */
+	answer(&loop.pool.conns[0]);
+	answer(&loop.pool.conns[0]);
 	pool_submit(&loop.pool, &flights[5]);
 	assert_int_equal(flights[5].state, FLIGHT_WAITING);
 	pool_pump(&loop.pool);
@@ -182,15 +211,122 @@ a_connection_stuck_in_a_slow_call_gets_no_more(void **state)
 	DbConn *conns = loop.pool.conns;
 
 	pool_submit(&loop.pool, &flights[0]);
-	sent_to->head_since_ms -= 1000;
+	sent_to->calls.head_since_ms -= 1000;
 	DbConn *slow = sent_to;
 	pool_submit(&loop.pool, &flights[1]);
 	pool_submit(&loop.pool, &flights[2]);
 	assert_ptr_equal(sent_to, slow == &conns[0] ? &conns[1] : &conns[0]);
-	assert_int_equal(slow->count, 1);
+	assert_int_equal(slow->calls.count, 1);
 	/* with room at the slow one only, the next call waits */
 	pool_submit(&loop.pool, &flights[3]);
 	assert_int_equal(flights[3].state, FLIGHT_WAITING);
+}
+
+static void
+one_tenant_leaves_a_connection_to_the_others(void **state)
+{
+	DbConn *conns = loop.pool.conns;
+
+	make_one_tenant(0, 4);
+	for (int i = 0; i <= 4; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	DbConn *theirs = conns[0].calls.count > 0 ? &conns[0] : &conns[1];
+	DbConn *left = theirs == &conns[0] ? &conns[1] : &conns[0];
+	assert_int_equal(theirs->calls.count, DEPTH);
+	assert_int_equal(left->calls.count, 0);
+	assert_int_equal(loop.pool.waiting_len, 3);
+	/* whoever comes later is not in their queue */
+	pool_submit(&loop.pool, &flights[5]);
+	assert_int_equal(flights[5].state, FLIGHT_SENT);
+	assert_ptr_equal(sent_to, left);
+	/* nor when others wait as well */
+	pool_submit(&loop.pool, &flights[6]);
+	pool_submit(&loop.pool, &flights[7]);
+	assert_int_equal(flights[7].state, FLIGHT_WAITING);
+	answer(left);
+	pool_pump(&loop.pool);
+	assert_int_equal(flights[7].state, FLIGHT_SENT);
+	assert_int_equal(flights[2].state, FLIGHT_WAITING);
+	answer(theirs);
+	pool_pump(&loop.pool);
+	assert_int_equal(flights[2].state, FLIGHT_SENT);
+}
+
+static void
+with_one_connection_a_tenant_may_use_it(void **state)
+{
+	bring_up(&loop.pool.conns[1]);
+	make_one_tenant(0, 1);
+	pool_submit(&loop.pool, &flights[0]);
+	pool_submit(&loop.pool, &flights[1]);
+	assert_ptr_equal(sent_to, &loop.pool.conns[1]);
+	assert_int_equal(sent_to->calls.count, 2);
+}
+
+static void
+slow_tenants_count_as_one(void **state)
+{
+	DbConn *conns = loop.pool.conns;
+
+	for (int i = 0; i < 4; i++)
+	{
+		flights[i].tenant =
+			pace_tenant(flights[i].call.target.tenant, loop.id_prefix);
+		if (i < 3)
+			pool_note_slow(&loop.pool, flights[i].tenant);
+	}
+	pool_submit(&loop.pool, &flights[0]);
+	DbConn *slow = sent_to;
+	pool_submit(&loop.pool, &flights[1]);
+	pool_submit(&loop.pool, &flights[2]);
+	assert_int_equal(flights[1].state, FLIGHT_WAITING);
+	/* nothing is put behind a slow tenant's call */
+	pool_submit(&loop.pool, &flights[3]);
+	pool_submit(&loop.pool, &flights[4]);
+	assert_ptr_equal(sent_to, slow == &conns[0] ? &conns[1] : &conns[0]);
+	assert_int_equal(sent_to->calls.count, 2);
+	assert_int_equal(slow->calls.count, 1);
+	answer(slow);
+	pool_pump(&loop.pool);
+	assert_int_equal(flights[1].state, FLIGHT_SENT);
+	assert_int_equal(flights[2].state, FLIGHT_WAITING);
+}
+
+static void
+a_running_slow_call_is_remembered(void **state)
+{
+	pool_submit(&loop.pool, &flights[0]);
+	sent_to->calls.head_since_ms -= PACE_SLOW_MS - 50;
+	pool_tick(&loop.pool);
+	assert_false(
+		pace_is_slow(&loop.pool.slow, flights[0].tenant, loop_now_ms()));
+	sent_to->calls.head_since_ms -= 50;
+	pool_tick(&loop.pool);
+	assert_true(
+		pace_is_slow(&loop.pool.slow, flights[0].tenant, loop_now_ms()));
+}
+
+static void
+a_hoarder_gives_way_when_the_queue_is_full(void **state)
+{
+	make_one_tenant(0, DEPTH + QUEUE - 2);
+	for (int i = 0; i <= DEPTH + QUEUE - 2; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	assert_int_equal(loop.pool.waiting_len, QUEUE - 1);
+	/* fill the other connection, and the queue */
+	for (int i = 8; i < 8 + DEPTH + 1; i++)
+		pool_submit(&loop.pool, &flights[i]);
+	assert_int_equal(loop.pool.waiting_len, QUEUE);
+	assert_int_equal(landed, 0);
+
+	pool_submit(&loop.pool, &flights[12]);
+	assert_int_equal(flights[12].state, FLIGHT_WAITING);
+	assert_int_equal(landed, 1);
+	assert_int_equal(flights[DEPTH + QUEUE - 2].state, FLIGHT_LANDED);
+	/* nobody holds more than half of it any more */
+	pool_submit(&loop.pool, &flights[13]);
+	assert_int_equal(flights[13].state, FLIGHT_LANDED);
+	assert_int_equal(loop.pool.waiting_len, QUEUE);
 }
 
 static void
@@ -243,7 +379,7 @@ a_call_is_sent_at_most_three_times(void **state)
 		pool_submit(&loop.pool, &flights[0]);
 		assert_int_equal(flights[0].state, FLIGHT_SENT);
 		assert_int_equal(flights[0].attempts, i);
-		sent_to->count = 0;
+		sent_to->calls.count = 0;
 		pool_give_back(&loop.pool, &flights[0]);
 		if (i < 3)
 		{
@@ -260,7 +396,7 @@ who_comes_back_is_first_in_line(void **state)
 	for (int i = 0; i < CONNS * DEPTH + 1; i++)
 		pool_submit(&loop.pool, &flights[i]);
 	pool_give_back(&loop.pool, &flights[0]);
-	loop.pool.conns[0].count = 1;
+	loop.pool.conns[0].calls.count = 1;
 	pool_pump(&loop.pool);
 	assert_int_equal(flights[0].state, FLIGHT_SENT);
 	assert_int_equal(flights[4].state, FLIGHT_WAITING);
@@ -318,6 +454,11 @@ main(void)
 		UP(the_queue_is_bounded_and_in_order),
 		UP(nobody_overtakes_the_queue),
 		UP(a_connection_stuck_in_a_slow_call_gets_no_more),
+		UP(one_tenant_leaves_a_connection_to_the_others),
+		DOWN(with_one_connection_a_tenant_may_use_it),
+		UP(slow_tenants_count_as_one),
+		UP(a_running_slow_call_is_remembered),
+		UP(a_hoarder_gives_way_when_the_queue_is_full),
 		DOWN(calls_wait_for_a_database_that_is_away),
 		DOWN(the_oldest_expire_first),
 		UP(a_broken_connection_is_followed_by_another),
