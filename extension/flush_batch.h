@@ -151,13 +151,13 @@ extern bool mtr_flush_is_dirty(MtrDb *db, int32 tenant);
 /* the next dirty tenant of the database at or after this index, -1: none */
 extern int32 mtr_flush_next_dirty(MtrDb *db, int32 from);
 
+/* enters this epoch's row; flushed: moves its last_flush_at.  Needs SPI. */
+extern void mtr_flush_epoch(bool flushed);
+
 /* the database of this session, as mortar.epochs.database_id has it */
 #define MTR_THIS_DATABASE                                                      \
 	"(SELECT oid FROM pg_catalog.pg_database "                                 \
 	"WHERE datname = pg_catalog.current_database())"
-
-/* enters this epoch's row, or moves its last_flush_at.  Needs SPI. */
-extern void mtr_flush_epoch(bool flushed);
 
 /*
  * Of slots whose journal reaches further than memory believes, moves the

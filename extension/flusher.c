@@ -21,6 +21,7 @@
 #include "mortar.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
@@ -61,10 +62,10 @@ typedef struct Flusher
 static MtrStmt stmt_unclean = {
 	.sql = "UPDATE mortar.epochs SET clean = false "
 		   "WHERE clean IS NULL AND epoch_id <> $1 "
-		   "AND database_id = " MTR_THIS_DATABASE,
+		   "AND database_id = " MTR_THIS_DATABASE " AND system_id = $2",
 	.role = MTR_ROLE_OWNER,
-	.nargs = 1,
-	.argtypes = {UUIDOID},
+	.nargs = 2,
+	.argtypes = {UUIDOID, INT8OID},
 };
 
 /* ---- the claim ---- */
@@ -140,10 +141,11 @@ note_entered(void *arg)
 static void
 enter_epoch_step(void *arg)
 {
-	Datum args[1];
+	Datum args[2];
 
 	mtr_flush_epoch(false);
 	args[0] = UUIDPGetDatum(&MtrShared->epoch_id);
+	args[1] = Int64GetDatum((int64) GetSystemIdentifier());
 	mtr_exec(&stmt_unclean, args, NULL, MTR_SNAP_WRITE, 0);
 	mtr_xact_on_commit(note_entered, arg);
 }

@@ -156,6 +156,14 @@ mtr_tenant_pin(const char *tenant)
 					 errmsg("tenant \"%s\" is still being loaded", tenant),
 					 errhint("Try again.")));
 			break;
+		case MTR_PIN_PENDING:
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("usage from before the last stop of the server has "
+							"not been entered yet"),
+					 errhint("Try again.  The view mortar.flusher and the "
+							 "server's log say what goes wrong.")));
+			break;
 	}
 	return t;
 }

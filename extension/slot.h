@@ -12,7 +12,8 @@ typedef enum MtrPin
 	MTR_PIN_OK,
 	MTR_PIN_NO_TENANT, /* no such tenant (visible to this transaction) */
 	MTR_PIN_FULL,      /* no slot free, and none that could be evicted */
-	MTR_PIN_BUSY       /* another backend is still loading it */
+	MTR_PIN_BUSY,      /* another backend is still loading it */
+	MTR_PIN_PENDING /* usage of the last clean stop is not in the tables yet */
 } MtrPin;
 
 /*
@@ -25,7 +26,7 @@ extern MtrPin mtr_tenant_try_pin(const char *tenant, MtrTenant **slot);
 
 /*
  * The same for SQL functions: raises MT404 (no such tenant), 53400 (full) or
- * 55P03 (busy).
+ * 55P03 (busy or pending).
  */
 extern MtrTenant *mtr_tenant_pin(const char *tenant);
 

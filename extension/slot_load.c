@@ -242,7 +242,7 @@ mtr_tenant_load(const char *tenant, MtrTenant **slot)
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
 						 (uint32) hash, LOCK_CLASS_LOAD);
 	if (!mtr_stopfile_wait(db))
-		return MTR_PIN_BUSY;
+		return MTR_PIN_PENDING;
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += ms)
 	{
 		ms = LOAD_POLL_MS;

@@ -167,7 +167,8 @@ write_database(int db, const ControlFileData *control)
 	if (out.file == NULL)
 	{
 		ereport(LOG, (errcode_for_file_access(),
-					  errmsg("could not create file \"%s\": %m", temp)));
+					  errmsg("could not create file \"%s\": %m", temp),
+					  errdetail("Usage that was not flushed is lost.")));
 		return;
 	}
 	put_file(&out, db, control);
@@ -232,8 +233,8 @@ ends_with(const char *s, const char *end)
 }
 
 void
-mtr_stopfile_each(Oid   dboid, bool (*func)(const char *path, void *arg),
-				  void *arg)
+mtr_stopfile_each(Oid dboid, bool                                  all,
+				  bool (*func)(const char *path, void *arg), void *arg)
 {
 	char           prefix[64];
 	char           path[MAXPGPATH];
@@ -245,7 +246,7 @@ mtr_stopfile_each(Oid   dboid, bool (*func)(const char *path, void *arg),
 									LOG)) != NULL)
 	{
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
-			!ends_with(entry->d_name, ".stop"))
+			(!all && !ends_with(entry->d_name, ".stop")))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", PGSTAT_STAT_PERMANENT_DIRECTORY,
 				 entry->d_name);
@@ -255,9 +256,36 @@ mtr_stopfile_each(Oid   dboid, bool (*func)(const char *path, void *arg),
 	FreeDir(dir);
 }
 
+bool
+mtr_stopfile_is_ours(const MtrStopHeader *h)
+{
+	return h->magic == MTR_STOPFILE_MAGIC &&
+		   h->version == MTR_STOPFILE_VERSION &&
+		   h->record_size == sizeof(MtrStopRecord) &&
+		   h->dboid == MyDatabaseId && h->system_id == GetSystemIdentifier();
+}
+
+bool
+mtr_stopfile_header(const char *path, MtrStopHeader *h)
+{
+	FILE *file = AllocateFile(path, PG_BINARY_R);
+	bool  ok;
+
+	if (file == NULL)
+		return false;
+	ok = fread(h, sizeof(*h), 1, file) == 1 && mtr_stopfile_is_ours(h);
+	(void) FreeFile(file);
+	return ok;
+}
+
+/* a file that cannot be read may hold usage, one without records does not */
 static bool
 note_pending(const char *path, void *arg)
 {
+	MtrStopHeader h;
+
+	if (mtr_stopfile_header(path, &h) && h.nrecords == 0)
+		return true;
 	*(bool *) arg = true;
 	return false;
 }
@@ -272,7 +300,7 @@ is_pending(MtrDb *db)
 	entered = db->epoch_entered;
 	SpinLockRelease(&db->mutex);
 	if (!entered)
-		mtr_stopfile_each(db->dboid, note_pending, &pending);
+		mtr_stopfile_each(db->dboid, false, note_pending, &pending);
 	return pending;
 }
 
@@ -294,6 +322,12 @@ mtr_stopfile_wait(MtrDb *db)
 		return true;
 	while (is_pending(db))
 	{
+		/* this database's flusher is wanted now, not when its turn comes */
+		if (waited == 0)
+		{
+			pg_atomic_write_u32(&db->dirty, 1);
+			mtr_wake_launcher();
+		}
 		if (waited >= WAIT_MS)
 			return false;
 		(void) WaitLatch(MyLatch,
@@ -309,5 +343,5 @@ mtr_stopfile_wait(MtrDb *db)
 void
 mtr_stopfile_forget(Oid dboid)
 {
-	mtr_stopfile_each(dboid, forget, NULL);
+	mtr_stopfile_each(dboid, true, forget, NULL);
 }

@@ -55,11 +55,20 @@ typedef struct MtrStopRecord
 
 /*
  * Calls func(path, arg) for each stop file of the database until it returns
- * false.  Uses the current memory context.
+ * false; all: also for those set aside.  Uses the current memory context.
  */
 extern void
-mtr_stopfile_each(Oid   dboid, bool (*func)(const char *path, void *arg),
-				  void *arg);
+mtr_stopfile_each(Oid dboid, bool                                  all,
+				  bool (*func)(const char *path, void *arg), void *arg);
+
+/*
+ * Reads the header.  False when there is no such file, or none that this server
+ * can have written for this database.
+ */
+extern bool mtr_stopfile_header(const char *path, MtrStopHeader *h);
+
+/* the same of a header that was read already */
+extern bool mtr_stopfile_is_ours(const MtrStopHeader *h);
 
 /* removes the files of a database; failures are logged */
 extern void mtr_stopfile_forget(Oid dboid);

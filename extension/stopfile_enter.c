@@ -4,12 +4,18 @@
  *
  * One transaction per file: all its rows, and the word that its epoch was
  * clean.  The epoch's row is what makes it happen once: a file whose epoch is
- * clean already was entered before and only failed to be removed.
+ * clean already was entered before and only failed to be removed.  Or it was
+ * there when the extension was created, and so is of one that was dropped: its
+ * usage is nobody's.
  *
  * No tenant's slot may be loaded in between the stop and this: it would be
  * loaded without the usage in the file.  So loaders wait in mtr_stopfile_wait().
  * The transaction also makes all slots of the database stale, for one that was
  * loaded regardless (somebody has put a file back, say).
+ *
+ * Rows are put right behind what the journal has of their usage slot.  That is
+ * where they were cut, unless somebody else has written to the journal since: a
+ * restore, or this server, if the file was set aside and repaired later.
  *
  * A file that cannot be right is set aside under another name, and its epoch is
  * not clean.  Any other failure is tried again.
@@ -29,6 +35,8 @@
 #include "spi.h"
 #include "stopfile.h"
 #include "xact.h"
+
+PG_FUNCTION_INFO_V1(mtr_enter_epoch);
 
 /* prices that one tenant's records of one meter can be of, at most */
 #define WALKS (MTR_COUNTERS * MTR_METERS)
@@ -50,6 +58,8 @@ typedef struct Entering
 	char          tenant[MTR_TENANT_LEN]; /* whose walks these are */
 	int           nwalks;
 	Walk          walk[WALKS];
+	MtrStopRecord last;  /* of the usage slot at hand */
+	int64         shift; /* of its records */
 } Entering;
 
 typedef struct Found
@@ -57,9 +67,9 @@ typedef struct Found
 	List *paths;
 } Found;
 
-static MtrStmt stmt_is_open = {
+static MtrStmt stmt_was_entered = {
 	.sql = "SELECT 1 FROM mortar.epochs WHERE epoch_id = $1 "
-		   "AND database_id = " MTR_THIS_DATABASE " AND clean IS NOT NULL",
+		   "AND database_id = " MTR_THIS_DATABASE " AND clean",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 1,
 	.argtypes = {UUIDOID},
@@ -119,8 +129,7 @@ check(Entering *e)
 	INIT_CRC32C(crc);
 	get(e, &e->header, sizeof(e->header));
 	COMP_CRC32C(crc, &e->header, sizeof(e->header));
-	if (h->magic != MTR_STOPFILE_MAGIC || h->version != MTR_STOPFILE_VERSION ||
-		h->record_size != sizeof(MtrStopRecord) || h->dboid != MyDatabaseId)
+	if (!mtr_stopfile_is_ours(h))
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 						errmsg("file \"%s\" has a wrong header", e->path)));
 	for (uint64 i = 0; i < h->nrecords; i++)
@@ -183,6 +192,25 @@ cost_of(Entering *e, const MtrStopRecord *r)
 	return cost;
 }
 
+/* moves the row to where the journal ends; records of a slot stand together */
+static void
+place(Entering *e, const MtrStopRecord *r, MtrJournalRow *row)
+{
+	const MtrStopRecord *last = &e->last;
+
+	if (strcmp(last->tenant, r->tenant) != 0 ||
+		strcmp(last->meter, r->meter) != 0 ||
+		strcmp(last->route, r->route) != 0 ||
+		memcmp(&last->key_id, &r->key_id, UUID_LEN) != 0 ||
+		memcmp(&last->price_id, &r->price_id, UUID_LEN) != 0)
+	{
+		e->shift = mtr_journal_mark(row) - r->from_qty;
+		e->last = *r;
+	}
+	row->from_qty = r->from_qty + e->shift;
+	row->upto_qty = r->upto_qty + e->shift;
+}
+
 static void
 enter_rows(Entering *e)
 {
@@ -204,8 +232,7 @@ enter_rows(Entering *e)
 		row.key_id = r.key_id;
 		row.route = r.route;
 		row.price_id = r.price_id;
-		row.from_qty = r.from_qty;
-		row.upto_qty = r.upto_qty;
+		place(e, &r, &row);
 		row.minute = r.minute;
 		row.cost_uc = cost_of(e, &r);
 		mtr_journal_add(&journal, &row);
@@ -217,6 +244,15 @@ enter_rows(Entering *e)
 	}
 	mtr_journal_write(&journal, &e->header.epoch_id);
 	MemoryContextSwitchTo(old);
+}
+
+static void
+epoch_args(const MtrStopHeader *h, Datum args[4])
+{
+	args[0] = UUIDPGetDatum(&h->epoch_id);
+	args[1] = Int64GetDatum((int64) h->system_id);
+	args[2] = Int32GetDatum((int32) h->timeline);
+	args[3] = TimestampTzGetDatum(h->started_at);
 }
 
 static void
@@ -239,12 +275,15 @@ enter_file(void *arg)
 						errmsg("could not open file \"%s\": %m", e->path)));
 	check(e);
 
-	args[0] = UUIDPGetDatum(&e->header.epoch_id);
-	args[1] = Int64GetDatum((int64) e->header.system_id);
-	args[2] = Int32GetDatum((int32) e->header.timeline);
-	args[3] = TimestampTzGetDatum(e->header.started_at);
-	mtr_exec(&stmt_is_open, args, NULL, MTR_SNAP_WRITE, 1);
-	if (SPI_processed == 0)
+	epoch_args(&e->header, args);
+	mtr_exec(&stmt_was_entered, args, NULL, MTR_SNAP_WRITE, 1);
+	if (SPI_processed > 0)
+		ereport(
+			LOG,
+			(errmsg("mortar: file \"%s\" is removed: it was entered before, "
+					"or its extension was dropped",
+					e->path)));
+	else
 	{
 		if (fseek(e->file, sizeof(MtrStopHeader), SEEK_SET) != 0)
 			ereport(ERROR, (errcode_for_file_access(),
@@ -268,15 +307,20 @@ note_path(const char *path, void *arg)
 	return true;
 }
 
-/* can trying again not help? */
+/* names hold the epoch's id, which begins with a time */
+static int
+older_first(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
+/* can trying again not help?  A constraint that refuses rows may be removed. */
 static bool
 is_hopeless(const ErrorData *error)
 {
-	int class = ERRCODE_TO_CATEGORY(error->sqlerrcode);
-
 	return error->sqlerrcode == ERRCODE_DATA_CORRUPTED ||
-		   class == ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION) ||
-		   class == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION);
+		   ERRCODE_TO_CATEGORY(error->sqlerrcode) ==
+			   ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION);
 }
 
 static void
@@ -284,12 +328,14 @@ put_aside(const char *path, const ErrorData *error)
 {
 	char *aside = psprintf("%s.bad", path);
 
-	ereport(LOG,
-			(errmsg("mortar: usage of a clean stop could not be entered: %s",
-					error->message),
-			 errhint("The file is kept as \"%s\"; its epoch is marked as not "
-					 "clean.",
-					 aside)));
+	ereport(
+		LOG,
+		(errmsg("mortar: usage of a clean stop could not be entered: %s",
+				error->message),
+		 errhint("The file is kept as \"%s\", and its epoch is marked as not "
+				 "clean.  Given its old name, it is tried again after the "
+				 "next start.",
+				 aside)));
 	(void) durable_rename(path, aside, LOG);
 }
 
@@ -328,7 +374,8 @@ mtr_stopfile_enter(MtrDb *db)
 	MtrFlushResult result = MTR_FLUSH_OK;
 	ListCell      *lc;
 
-	mtr_stopfile_each(MyDatabaseId, note_path, &found);
+	mtr_stopfile_each(MyDatabaseId, false, note_path, &found);
+	list_sort(found.paths, older_first);
 	foreach (lc, found.paths)
 	{
 		result = enter_one(db, lfirst(lc));
@@ -338,4 +385,35 @@ mtr_stopfile_enter(MtrDb *db)
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 	return result;
+}
+
+/* a file that is there already when the extension is created */
+static bool
+note_old(const char *path, void *arg)
+{
+	MtrStopHeader h;
+	Datum         args[4];
+
+	if (mtr_stopfile_header(path, &h))
+	{
+		epoch_args(&h, args);
+		mtr_exec(&stmt_clean, args, NULL, MTR_SNAP_WRITE, 0);
+	}
+	return true;
+}
+
+/*
+ * Called last by the install script.  The running epoch is on record from the
+ * first instant, lest a crash before the first flush go unseen; and files of
+ * clean stops that are there already will not be entered.
+ */
+Datum
+mtr_enter_epoch(PG_FUNCTION_ARGS)
+{
+	mtr_require_preload();
+	SPI_connect();
+	mtr_flush_epoch(false);
+	mtr_stopfile_each(MyDatabaseId, false, note_old, NULL);
+	SPI_finish();
+	PG_RETURN_VOID();
 }

@@ -110,6 +110,8 @@ my ($code, undef, $stderr) = $node->psql($Mortar::database,
   "\\set VERBOSITY sqlstate\nSELECT mortar.record_usage('acme', 'requests', 1)");
 isnt($code, 0, 'until the file is entered no slot is loaded');
 like($stderr, qr/55P03/, '... and the error says to try again');
+($code, undef, $stderr) = $node->psql($Mortar::database, "SELECT * FROM mortar.balance('acme')");
+like($stderr, qr/usage from before the last stop .* has not been entered yet/, '... and what is awaited');
 unlock_journal();
 journal_is($after + 12, 'the file is entered when the lock is gone');
 epoch_is($locked, 'true', '... and its epoch ended clean');
@@ -127,12 +129,27 @@ ok($node->poll_query_until($Mortar::database,
   'a file that was entered before is only removed');
 is(counted(), $after + 12, '... and counts nothing twice');
 
+# ---- somebody else writes to the journal before the file is entered ----
+super("BEGIN; SELECT 1 FROM mortar.usage_marks FOR UPDATE; PREPARE TRANSACTION 'lock'");
+admin(record(6));
+$node->restart('fast');
+super("INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)
+    SELECT tenant_id, meter, key_id, route, price_id, upto_qty, upto_qty + 4, minute, 40, epoch_id
+    FROM mortar.usage_journal ORDER BY from_qty DESC LIMIT 1");
+unlock_journal();
+super('UPDATE mortar.usage_marks SET upto_qty = upto_qty + 4, cost_uc = cost_uc + 40');
+$after += 10;
+journal_is($after + 12, 'usage of the file goes behind what a restore has put there');
+is(scalar(() = glob($node->data_dir . '/pg_stat/mortar-*')), 0, '... and nothing is set aside');
+ledger_is_right('... and the ledger agrees');
+
 # ---- a damaged file ----
 lock_journal();
 admin(record(3));
 my $damaged = epoch();
 $node->stop('fast');
 ($again) = stop_files();
+copy($again, $copy) or die "copy: $!";
 my $bytes = slurp_file($again);
 substr($bytes, length($bytes) / 2, 1) ^= "\x01";
 open(my $handle, '>:raw', $again) or die "open: $!";
@@ -148,6 +165,14 @@ epoch_is($damaged, 'false', '... and its epoch is not clean');
 is(counted(), $after + 12, '... nor is anything of it counted');
 admin(record(1));
 journal_is($after + 13, 'the server goes on');
+
+$node->stop('fast');
+copy($copy, $again) or die "copy: $!";
+$node->start;
+$after += 3;
+journal_is($after + 13, 'the file is entered when it was repaired');
+epoch_is($damaged, 'true', '... and its epoch is clean then');
+ledger_is_right('... and the ledger agrees');
 
 # ---- a stop that is none ----
 my $immediate = epoch();

@@ -143,6 +143,20 @@ $poor->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $poor->start;
 ok($poor->poll_query_until($Mortar::database, 'SELECT sum(upto_qty) = 9 FROM mortar.usage_journal'),
   '... until the server is started with more');
+
+# ---- an extension that no flusher has seen, and a crash ----
+$poor->append_conf('postgresql.conf', 'max_worker_processes = 2');
+$poor->restart('fast');
+$poor->safe_psql('postgres', 'CREATE DATABASE crashed');
+$poor->safe_psql('crashed', $_) for 'CREATE EXTENSION mortar', "SELECT mortar.create_tenant('acme')",
+  "SELECT mortar.record_usage('acme', 'requests', 3)";
+my $epoch = $poor->safe_psql('crashed', 'SELECT epoch_id FROM mortar.epochs WHERE clean IS NULL');
+isnt($epoch, '', 'CREATE EXTENSION enters the epoch');
+$poor->stop('immediate');
+$poor->append_conf('postgresql.conf', 'max_worker_processes = 8');
+$poor->start;
+ok($poor->poll_query_until('crashed', "SELECT NOT clean FROM mortar.epochs WHERE epoch_id = '$epoch'"),
+  '... so that a crash before the first flush is on record');
 $poor->stop('fast');
 
 ok(slurp_file($_->logfile) !~ qr/PANIC|TRAP|"mortar flusher" \(PID \d+\) exited with/, 'no flusher ended by an error')

@@ -125,6 +125,48 @@ mend_flush('kept');
 ok($node->poll_query_until('kept', 'SELECT (' . journal() . ') = 8'), '... and it is flushed');
 root('DROP DATABASE kept');
 
+# ---- a file of a clean stop waits to be entered ----
+sub files_of {
+  my $oid = root("SELECT oid FROM pg_database WHERE datname = '$_[0]'");
+  my @files = glob($node->data_dir . "/pg_stat/mortar-$oid-*");
+  return @files;
+}
+fresh($_) for qw(renamed reborn);
+break_flush($_) for qw(renamed reborn);
+record($_, 50) for qw(renamed reborn);
+$node->restart('fast');
+$node->wait_for_log(qr/usage of a clean stop could not be entered: .*violates check constraint/);
+is(scalar(files_of('reborn')), 1, 'a constraint does not make the file hopeless');
+
+# the flusher is sent away, and comes back
+root('ALTER DATABASE renamed RENAME TO waiting');
+mend_flush('waiting');
+ok($node->poll_query_until('waiting', 'SELECT (' . journal() . ') = 50'), 'it is entered when the constraint is gone');
+is(counted('waiting'), 50, '... and counted');
+root('DROP DATABASE waiting');
+
+# another extension has nothing to do with it
+on('reborn', 'DROP EXTENSION mortar');
+on('reborn', 'CREATE EXTENSION mortar');
+on('reborn', "SELECT mortar.create_tenant('acme')");
+ok($node->poll_query_until('reborn', "SELECT count(*) = 0 FROM pg_database d, pg_ls_dir('pg_stat') f "
+  . "WHERE d.datname = current_database() AND f LIKE 'mortar-' || d.oid || '-%'"), 'the file of an extension that was dropped is removed');
+is(on('reborn', journal()), 0, '... and not entered into the next one');
+record('reborn', 2);
+is(counted('reborn'), 2, '... which counts its own');
+ledger_is_right('reborn', '... and has its own ledger');
+
+# ---- a dump is restored where it was made, in the same epoch ----
+my $dump = $node->basedir . '/dump.sql';
+ok($node->poll_query_until('reborn', 'SELECT (' . journal() . ') = 2'), 'usage is flushed');
+$node->command_ok([ 'pg_dump', '-f', $dump, $node->connstr('reborn') ], 'pg_dump');
+on('reborn', 'DROP SCHEMA mortar CASCADE');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $node->connstr('reborn') ], 'psql restores it');
+is(counted('reborn'), 2, 'usage is there');
+is(on('reborn', 'SELECT count(*) FROM mortar.epochs WHERE clean IS NULL'), 1, '... and one epoch runs');
+ledger_is_right('reborn', '... and the ledger agrees');
+root('DROP DATABASE reborn');
+
 # ---- a database without the extension is none of Mortar's, whatever was there ----
 fresh('former');
 break_flush('former');

@@ -137,10 +137,11 @@ CREATE TABLE mortar.epochs (
     PRIMARY KEY (epoch_id, database_id)
 );
 COMMENT ON TABLE mortar.epochs IS
-    'one row per initialisation of shared memory in which this database was seen; clean is null while it runs, true after a clean stop, false when up to flush_interval of buffered usage may be lost';
-
+    'one row per initialisation of shared memory in which this database was seen';
 COMMENT ON COLUMN mortar.epochs.database_id IS
     'oid of the database that the row tells of; a copy or a restored dump keeps rows of the database it came from';
+COMMENT ON COLUMN mortar.epochs.clean IS
+    'true after a clean stop; false when up to flush_interval of buffered usage may be lost; null while the epoch runs, and for ever where CREATE DATABASE has copied the row from another database meanwhile';
 
 CREATE TABLE mortar.doc_tables (
     tenant_id  text COLLATE "C" NOT NULL,

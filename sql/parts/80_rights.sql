@@ -47,7 +47,9 @@ BEGIN
             EXECUTE format('GRANT SELECT ON mortar.%I '
                 'TO mortar_admin, mortar_monitor', x);
         END IF;
-        PERFORM pg_extension_config_dump(format('mortar.%I', x)::regclass, '');
+        -- an epoch that has not ended tells of this database, not of its dump
+        PERFORM pg_extension_config_dump(format('mortar.%I', x)::regclass,
+            CASE x WHEN 'epochs' THEN 'WHERE clean IS NOT NULL' ELSE '' END);
     END LOOP;
 
     FOREACH x IN ARRAY ARRAY['credit_grants', 'credit_ledger', 'prices',
