@@ -221,6 +221,19 @@ set_defaults(Config *config)
 			abort();
 }
 
+int64_t
+config_clients_max(const Config *config, int64_t descriptors)
+{
+	/* a thread has its epoll, eventfd and listener; a database connection its
+	 * socket and a duplicate; then logs, the ops listener and its clients */
+	int64_t own = config->threads * (3 + 2 * config->connections) + 80;
+	int64_t left = descriptors - own;
+
+	if (left > config->max_connections)
+		left = config->max_connections;
+	return left < config->threads ? config->threads : left;
+}
+
 /*
  * Finds the setting that "flag" names, and its value: after "=", or the next
  * argument.  Returns NULL when there is no such setting.

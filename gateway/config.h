@@ -51,6 +51,12 @@ typedef struct Config
 } Config;
 
 /*
+ * Returns how many clients the process can have at a time with "descriptors"
+ * open files: at most max_connections, and at least one for each thread.
+ */
+extern int64_t config_clients_max(const Config *config, int64_t descriptors);
+
+/*
  * Fills in "config" from defaults, MORTAR_* variables and the command line, the
  * later winning.  Strings are borrowed from argv and the environment.
  */

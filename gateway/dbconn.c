@@ -198,6 +198,16 @@ flush(DbConn *conn)
 	return left >= 0;
 }
 
+/* Why connecting went wrong. */
+static const char *
+connect_failure(const DbConn *conn)
+{
+	const char *message = PQerrorMessage(conn->pg);
+
+	/* libpq has nothing to object when the duplicate could not be made */
+	return message[0] == '\0' ? "there is no descriptor left" : message;
+}
+
 static void
 greet(DbConn *conn)
 {
@@ -214,7 +224,7 @@ poll_connect(DbConn *conn)
 	PostgresPollingStatusType wants = PQconnectPoll(conn->pg);
 
 	if (wants == PGRES_POLLING_FAILED || !wrap_socket(conn))
-		fail(conn, PQerrorMessage(conn->pg));
+		fail(conn, connect_failure(conn));
 	else if (wants == PGRES_POLLING_OK)
 		greet(conn);
 	else if (wants == PGRES_POLLING_READING)
@@ -244,7 +254,7 @@ begin_connect(DbConn *conn)
 	pool_note_state(conn->pool, conn, DBCONN_CONNECTING);
 	conn->deadline_ms = loop_now_ms() + config->connect_timeout_ms;
 	if (PQstatus(conn->pg) == CONNECTION_BAD || !wrap_socket(conn))
-		fail(conn, PQerrorMessage(conn->pg));
+		fail(conn, connect_failure(conn));
 	else
 		h2o_socket_notify_write(conn->socket, on_connect_io);
 }

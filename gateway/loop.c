@@ -37,6 +37,10 @@
 #define IDLE_WAIT_MS 1000
 #define DRAIN_WAIT_MS 20
 
+/* Without a descriptor: how soon to try again, how often to say so. */
+#define STARVED_PAUSE_MS 100
+#define STARVED_LOG_MS 10000
+
 /* -- ids ------------------------------------------------------------------ */
 
 /* splitmix64: a counter through a good mixer */
@@ -77,9 +81,11 @@ static void
 resume_door(Door *door)
 {
 	if (door->socket == NULL || !door->paused ||
-		door->clients >= door->clients_max)
+		door->clients >= door->clients_max ||
+		loop_now_ms() < door->resume_at_ms)
 		return;
 	door->paused = false;
+	door->resume_at_ms = 0;
 	h2o_socket_read_start(door->socket, on_knock);
 }
 
@@ -90,6 +96,8 @@ on_client_close(void *data)
 
 	assert(door->clients > 0);
 	door->clients--;
+	/* it gives back a descriptor */
+	door->resume_at_ms = 0;
 	resume_door(door);
 }
 
@@ -108,6 +116,24 @@ accept_one(Door *door)
 	return true;
 }
 
+/*
+ * The system gave no descriptor or no memory.  Those who knock stay in the
+ * kernel's queue, so the listener would be readable all the time: look again
+ * later.
+ */
+static void
+pause_starved(Door *door, const char *reason)
+{
+	int64_t now_ms = loop_now_ms();
+
+	pause_door(door);
+	door->resume_at_ms = now_ms + STARVED_PAUSE_MS;
+	if (now_ms < door->complain_at_ms)
+		return;
+	door->complain_at_ms = now_ms + STARVED_LOG_MS;
+	log_line(LOG_LEVEL_ERROR, "cannot accept connections: %s", reason);
+}
+
 static void
 on_knock(h2o_socket_t *listener, const char *error)
 {
@@ -117,14 +143,9 @@ on_knock(h2o_socket_t *listener, const char *error)
 	{
 		if (accept_one(door))
 			continue;
-		/* without a descriptor the listener would stay readable: wait */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 			errno == ENOBUFS)
-		{
-			log_line(LOG_LEVEL_ERROR, "cannot accept connections: %s",
-					 strerror(errno));
-			pause_door(door);
-		}
+			pause_starved(door, strerror(errno));
 		return;
 	}
 	if (door->clients >= door->clients_max)
@@ -251,6 +272,17 @@ open_loop(Loop *loop)
 	open_door(&loop->ops, loop, group->h2o.hosts[1], OPS_CLIENTS_MAX);
 }
 
+/* The longest wait for events. */
+static int
+longest_wait_ms(const Loop *loop)
+{
+	if (loop->draining)
+		return DRAIN_WAIT_MS;
+	if (loop->door.resume_at_ms > 0 || loop->ops.resume_at_ms > 0)
+		return STARVED_PAUSE_MS;
+	return IDLE_WAIT_MS;
+}
+
 static void *
 run_loop(void *data)
 {
@@ -259,7 +291,7 @@ run_loop(void *data)
 	open_loop(loop);
 	while (!is_drained(loop))
 	{
-		int max_ms = loop->draining ? DRAIN_WAIT_MS : IDLE_WAIT_MS;
+		int max_ms = longest_wait_ms(loop);
 
 		/* -1 is an interrupted wait, no failure */
 		h2o_evloop_run(loop->ctx.loop, pool_wait_ms(&loop->pool, max_ms));

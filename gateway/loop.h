@@ -29,7 +29,9 @@ typedef struct Door
 	int              fd;      /* -1: this loop has no such door */
 	int64_t          clients; /* open connections */
 	int64_t          clients_max;
-	bool             paused; /* accepts no more for now */
+	bool             paused;         /* accepts no more for now */
+	int64_t          resume_at_ms;   /* paused for want of something until */
+	int64_t          complain_at_ms; /* the next line in the log about it */
 } Door;
 
 typedef struct Loop

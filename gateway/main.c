@@ -67,18 +67,33 @@ run_check(const Config *config)
 	return 0;
 }
 
-/* Each client takes a descriptor; use what the system allows. */
+/* Each client takes a descriptor; use what the system allows, and no more. */
 static void
-raise_descriptor_limit(void)
+fit_descriptor_limit(Config *config)
 {
 	struct rlimit limit;
+	int64_t       clients;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
 		return;
 	limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+	if (setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+		getrlimit(RLIMIT_NOFILE, &limit) != 0)
+	{
 		log_line(LOG_LEVEL_WARNING, "cannot raise the descriptor limit: %s",
 				 strerror(errno));
+		return;
+	}
+	if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > INT32_MAX)
+		return;
+	clients = config_clients_max(config, (int64_t) limit.rlim_cur);
+	if (clients < config->max_connections)
+		log_line(LOG_LEVEL_WARNING,
+				 "the limit of %lld open files allows %lld client connections, "
+				 "fewer than --max-connections %lld",
+				 (long long) limit.rlim_cur, (long long) clients,
+				 (long long) config->max_connections);
+	config->max_connections = clients;
 }
 
 static void
@@ -154,7 +169,7 @@ serve(Config *config)
 	int        ops_fd;
 	int64_t    left_over;
 
-	raise_descriptor_limit();
+	fit_descriptor_limit(config);
 	if (config->access_log != NULL && !log_access_open(config->access_log))
 	{
 		fprintf(stderr,

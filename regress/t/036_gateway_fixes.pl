@@ -7,6 +7,7 @@ use FindBin;
 use lib $FindBin::Bin;
 use Faults;
 use Mortar;
+use PostgreSQL::Test::Utils;
 use Proxy;
 use Test::More;
 use Wire;
@@ -173,6 +174,28 @@ is(join(' ', %count), "503 $count{503}", 'the surplus is refused, with Retry-Aft
 is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE usename = 'mortar_test_gateway'"), 2,
   'on the connections of the pool');
 $gate->end;
+is($gateway->stop, 0, 'the gateway ends cleanly');
+
+# -- no descriptor for another client -------------------------------------------
+
+# descriptors(GATEWAY): how many it has open
+sub descriptors { my @open = glob("/proc/$_[0]{pid}/fd/*"); return scalar @open; }
+
+$gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 1)]);
+my $old = Wire->new($gateway);
+is($old->ask('OPTIONS', $rows)->answer->{status}, 204, 'a client that was there before');
+my $limit = descriptors($gateway) + 2;
+system_or_bail('prlimit', '--pid', $gateway->pid, "--nofile=$limit:$limit");
+my $began = time;
+my @many = map { Wire->new($gateway)->ask('OPTIONS', $rows) } 1 .. 6;
+$gateway->wait_for_log(qr/cannot accept connections: Too many open files/);
+is($old->ask('OPTIONS', $rows)->answer->{status}, 204, 'it is served while others find no descriptor') for 1 .. 50;
+my $lines = () = $gateway->log =~ /cannot accept/g;
+cmp_ok($lines, '<=', 1 + (time - $began + 1) / 10, 'which the log does not repeat all the time');
+for my $wire (@many) {
+  is($wire->answer->{status}, 204, 'they are let in as soon as somebody leaves');
+  $wire->close;
+}
 is($gateway->stop, 0, 'the gateway ends cleanly');
 
 done_testing();

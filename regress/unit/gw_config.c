@@ -161,6 +161,20 @@ any_free_port_means_any_free_ops_port(void **state)
 	assert_int_equal(config.ops_port, 1);
 }
 
+static void
+clients_fit_the_descriptors(void **state)
+{
+	Config config = {.threads = 2, .connections = 3, .max_connections = 1000};
+
+	/* 2 threads of 3 + 2 * 3 descriptors, and 80 */
+	assert_int_equal(config_clients_max(&config, 2000), 1000);
+	assert_int_equal(config_clients_max(&config, 1098), 1000);
+	assert_int_equal(config_clients_max(&config, 1097), 999);
+	assert_int_equal(config_clients_max(&config, 101), 3);
+	assert_int_equal(config_clients_max(&config, 99), 2);
+	assert_int_equal(config_clients_max(&config, 0), 2);
+}
+
 int
 main(void)
 {
@@ -172,6 +186,7 @@ main(void)
 		cmocka_unit_test(odd_arguments_are_refused),
 		cmocka_unit_test(actions_are_told_apart),
 		cmocka_unit_test(any_free_port_means_any_free_ops_port),
+		cmocka_unit_test(clients_fit_the_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
