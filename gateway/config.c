@@ -254,6 +254,21 @@ find_setting(const char *flag, char **argv, int *at, const char **value)
 	return NULL;
 }
 
+/* Takes the path from "--make-pepper PATH" or "--make-pepper=PATH". */
+static bool
+read_path(const char **path, char **argv, int *at)
+{
+	const char *rest = argv[*at] + strlen("--make-pepper");
+
+	if (rest[0] == '=' && rest[1] != '\0')
+		*path = rest + 1;
+	else if (rest[0] == '\0' && argv[*at + 1] != NULL)
+		*path = argv[++*at];
+	else
+		return false;
+	return true;
+}
+
 /* Handles the flags that are no settings; false for any other. */
 static bool
 read_action(Config *config, ConfigAction *action, char **argv, int *at)
@@ -275,11 +290,9 @@ read_action(Config *config, ConfigAction *action, char **argv, int *at)
 		*action = CONFIG_CHECK;
 	else if (strcmp(flag, "--add") == 0)
 		config->pepper_add = true;
-	else if (strcmp(flag, "--make-pepper") == 0 && argv[*at + 1] != NULL)
-	{
-		config->pepper_path = argv[++*at];
+	else if (strncmp(flag, "--make-pepper", strlen("--make-pepper")) == 0 &&
+			 read_path(&config->pepper_path, argv, at))
 		*action = CONFIG_MAKE_PEPPER;
-	}
 	else
 		return false;
 	return true;
@@ -335,9 +348,10 @@ config_read(Config *config, int argc, char **argv)
 			setting = find_setting(flag + 2, argv, &at, &value);
 		if (setting == NULL || value == NULL)
 		{
+			bool known = setting != NULL || strcmp(flag, "--make-pepper") == 0;
+
 			fprintf(stderr, "mortar-gateway: %s \"%s\" (try --help)\n",
-					setting == NULL ? "unknown argument" : "no value after",
-					flag);
+					known ? "no value after" : "unknown argument", flag);
 			return CONFIG_INVALID;
 		}
 		if (!store(config, setting, flag, value))

@@ -6,7 +6,8 @@
  * give it the name: link(2), which fails if the name is taken, to create;
  * rename(2) to extend.  A reader thus sees the old or the new file, and two
  * makers cannot both win.  The temporary name is opened O_EXCL before the old
- * file is read, which keeps two extenders apart.
+ * file is read, which keeps two extenders apart.  After the rename that name is
+ * free and may be another maker's already, so it is not removed then.
  */
 #include "pepper.h"
 
@@ -22,7 +23,9 @@
 
 #include "text.h"
 
+/* a new secret's; the server takes 32 to 64 */
 #define SECRET_BYTES 32
+#define SECRET_MAX_BYTES 64
 #define FILE_MAX_BYTES 65536
 
 static bool
@@ -48,6 +51,17 @@ write_secret(FILE *file, long version)
 	ok = ok && fputc('\n', file) != EOF;
 	explicit_bzero(secret, sizeof(secret));
 	return ok;
+}
+
+/* True when "line" goes on with a space, a secret and the line's end. */
+static bool
+has_secret(const char *line)
+{
+	size_t digits = line[0] == ' ' ? strspn(line + 1, "0123456789abcdef") : 0;
+
+	return digits >= (size_t) 2 * SECRET_BYTES &&
+		   digits <= (size_t) 2 * SECRET_MAX_BYTES && digits % 2 == 0 &&
+		   line[1 + digits] == '\n';
 }
 
 /*
@@ -83,15 +97,19 @@ read_old(const char *path, char text[FILE_MAX_BYTES], struct stat *info,
 		char *end;
 		long  version = strtol(line, &end, 10);
 
-		if (version <= *newest || version >= INT_MAX || *end != ' ' ||
-			strspn(end + 1, "0123456789abcdef") != 2 * SECRET_BYTES ||
-			end[1 + 2 * SECRET_BYTES] != '\n')
+		if (version <= *newest || version > INT_MAX || !has_secret(end))
 		{
 			fprintf(stderr, "mortar-gateway: \"%s\" is not a pepper file\n",
 					path);
 			return -1;
 		}
 		*newest = version;
+	}
+	if (*newest == INT_MAX)
+	{
+		errno = ERANGE;
+		complain(path, "there is no further version for");
+		return -1;
 	}
 	return len;
 }
@@ -179,27 +197,48 @@ extend(const char *path, const char *temporary, int fd, long *version)
 	return rename(temporary, path) == 0 || complain(path, "could not replace");
 }
 
+/* Opens the temporary file; -1 after an objection. */
+static int
+open_temporary(const char *temporary)
+{
+	int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		return fd;
+	if (errno != EEXIST)
+		complain(temporary, "could not create");
+	else
+		fprintf(stderr,
+				"mortar-gateway: \"%s\" exists: another --make-pepper is at "
+				"work, or was killed; remove the file if none is\n",
+				temporary);
+	return -1;
+}
+
 bool
 pepper_make(const char *path, bool add)
 {
+	char target[PATH_MAX];
 	char temporary[PATH_MAX];
 	long version = 1;
 	int  fd;
 	bool made;
 
+	/* behind a symbolic link it is the file that gets the new version */
+	if (add && realpath(path, target) != NULL)
+		path = target;
 	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >=
 		(int) sizeof(temporary))
 	{
 		errno = ENAMETOOLONG;
 		return complain(path, "could not create");
 	}
-	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = open_temporary(temporary);
 	if (fd < 0)
-		return complain(temporary, "could not create");
+		return false;
 	made = add ? extend(path, temporary, fd, &version)
 			   : create(path, temporary, fd);
-	/* after a rename there is nothing left to remove */
-	if (unlink(temporary) != 0 && errno != ENOENT)
+	if (!(add && made) && unlink(temporary) != 0)
 		return complain(temporary, "could not remove");
 	if (!made)
 		return false;

@@ -11,7 +11,7 @@
  * Makes the pepper file "path": mode 0600, one line "1 <64 hex digits>" from
  * the kernel's random source.  If it exists, it is left alone and the answer is
  * false, unless "add" is set: then a line with the next version is appended.
- * Readers never see half a file.  Prints what it did, or what stopped it.
+ * A symbolic link is followed then.  Readers never see half a file.  Prints what it did, or what stopped it.
  */
 extern bool pepper_make(const char *path, bool add);
 

@@ -148,6 +148,13 @@ actions_are_told_apart(void **state)
 					 CONFIG_MAKE_PEPPER);
 	assert_string_equal(config.pepper_path, "/a");
 	assert_true(config.pepper_add);
+	assert_int_equal(read_args(&config, "--make-pepper=/b", NULL, NULL),
+					 CONFIG_MAKE_PEPPER);
+	assert_string_equal(config.pepper_path, "/b");
+	assert_int_equal(read_args(&config, "--make-pepper=", NULL, NULL),
+					 CONFIG_INVALID);
+	assert_int_equal(read_args(&config, "--make-peppers", "/a", NULL),
+					 CONFIG_INVALID);
 }
 
 static void

@@ -4,6 +4,7 @@
  * Works in a directory of its own under TMPDIR or /tmp.
  */
 // SOURCES: gateway/pepper.c
+// LIBS: -Wl,--wrap=rename
 #include "../../gateway/pepper.h"
 
 #include <fcntl.h>
@@ -163,6 +164,94 @@ another_maker_at_work_is_respected(void **state)
 	assert_int_equal(access(temporary, F_OK), 0);
 }
 
+static bool another_comes;
+
+extern int __real_rename(const char *from, const char *to);
+extern int __wrap_rename(const char *from, const char *to);
+
+/* The moment after the rename, when the temporary name is free again. */
+int
+__wrap_rename(const char *from, const char *to)
+{
+	int result = __real_rename(from, to);
+
+	if (another_comes)
+	{
+		int fd = open(from, O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+		assert_true(fd >= 0);
+		close(fd);
+	}
+	return result;
+}
+
+static void
+who_comes_after_the_rename_keeps_his_file(void **state)
+{
+	char text[1024];
+
+	assert_true(pepper_make(path, false));
+	another_comes = true;
+	assert_true(pepper_make(path, true));
+	another_comes = false;
+	assert_int_equal(read_file(text), 2 * LINE_LEN);
+	assert_int_equal(access(temporary, F_OK), 0);
+}
+
+static void
+a_symbolic_link_stays_one(void **state)
+{
+	char        text[1024];
+	char        link_path[PATH_MAX + 16];
+	struct stat info;
+
+	snprintf(link_path, sizeof(link_path), "%s/link", directory);
+	assert_true(pepper_make(path, false));
+	assert_int_equal(symlink("p", link_path), 0);
+	assert_true(pepper_make(link_path, true));
+	assert_int_equal(lstat(link_path, &info), 0);
+	assert_true(S_ISLNK(info.st_mode));
+	assert_int_equal(read_file(text), 2 * LINE_LEN);
+	/* but a new file is not made where a link points to */
+	assert_int_equal(unlink(path), 0);
+	assert_false(pepper_make(link_path, false));
+	assert_int_equal(access(path, F_OK), -1);
+	unlink(link_path);
+}
+
+#define DIGITS_60 "000000000000000000000000000000000000000000000000000000000000"
+
+static void
+whatever_the_server_accepts_is_extended(void **state)
+{
+	char text[1024];
+
+	write_file("7 " DIGITS_60 DIGITS_60 "00000000\n");
+	assert_true(pepper_make(path, true));
+	read_file(text);
+	check_line(strchr(text, '\n') + 1, "8 ");
+	/* neither 65 bytes nor half a byte */
+	write_file("7 " DIGITS_60 DIGITS_60 "0000000000\n");
+	assert_false(pepper_make(path, true));
+	write_file("7 " DIGITS_60 "00000\n");
+	assert_false(pepper_make(path, true));
+}
+
+static void
+versions_end_where_the_server_s_do(void **state)
+{
+	char text[1024];
+
+	write_file("2147483646 " DIGITS_60 "0000\n");
+	assert_true(pepper_make(path, true));
+	read_file(text);
+	assert_non_null(strstr(text, "\n2147483647 "));
+	assert_false(pepper_make(path, true));
+	write_file("2147483648 " DIGITS_60 "0000\n");
+	assert_false(pepper_make(path, true));
+	assert_int_equal(access(temporary, F_OK), -1);
+}
+
 int
 main(void)
 {
@@ -174,6 +263,10 @@ main(void)
 		IN_DIRECTORY(adding_keeps_the_old_lines),
 		IN_DIRECTORY(only_a_pepper_file_is_extended),
 		IN_DIRECTORY(another_maker_at_work_is_respected),
+		IN_DIRECTORY(who_comes_after_the_rename_keeps_his_file),
+		IN_DIRECTORY(a_symbolic_link_stays_one),
+		IN_DIRECTORY(whatever_the_server_accepts_is_extended),
+		IN_DIRECTORY(versions_end_where_the_server_s_do),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
