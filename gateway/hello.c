@@ -206,6 +206,25 @@ probe_connected(PGconn *pg, HelloFacts *facts,
 	return welcome;
 }
 
+/*
+ * libpq's objection to a connection string quotes it, with the password that may
+ * be in it, and what this program says ends in logs.
+ */
+static bool
+is_conninfo_sound(const char *database)
+{
+	PQconninfoOption *options;
+
+	/* anything else is a database's name */
+	if (database == NULL || (strchr(database, '=') == NULL &&
+							 strncmp(database, "postgres://", 11) != 0 &&
+							 strncmp(database, "postgresql://", 13) != 0))
+		return true;
+	options = PQconninfoParse(database, NULL);
+	PQconninfoFree(options);
+	return options != NULL;
+}
+
 bool
 hello_probe(const Config *config, HelloFacts *facts,
 			char sentence[HELLO_SENTENCE_MAX])
@@ -215,6 +234,13 @@ hello_probe(const Config *config, HelloFacts *facts,
 	bool         welcome;
 
 	*facts = (HelloFacts){"unknown", "unknown", "unknown"};
+	if (!is_conninfo_sound(config->database))
+	{
+		snprintf(sentence, HELLO_SENTENCE_MAX,
+				 "the connection string of --database or MORTAR_DATABASE is "
+				 "malformed (it may hold a password and is not shown)");
+		return false;
+	}
 	hello_connect_params(&connect, config);
 	pg = PQconnectdbParams(connect.keywords, connect.values, 1);
 	if (pg == NULL || PQstatus(pg) != CONNECTION_OK)

@@ -119,8 +119,8 @@ open_all(struct addrinfo *where, int64_t *port, int count, int64_t stuck_ms,
 }
 
 bool
-listen_open(const char *address, int64_t *port, int count, int64_t stuck_ms,
-			int *fds)
+listen_open(const char *address, int64_t *port, const char *flag, int count,
+			int64_t stuck_ms, int *fds)
 {
 	struct addrinfo  hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE,
 							  .ai_socktype = SOCK_STREAM};
@@ -137,8 +137,8 @@ listen_open(const char *address, int64_t *port, int count, int64_t stuck_ms,
 	if (!opened && errno == EADDRINUSE)
 		fprintf(stderr,
 				"mortar-gateway: port %lld on %s is in use by another "
-				"program: stop it, or choose another --port\n",
-				(long long) *port, address);
+				"program: stop it, or choose another %s\n",
+				(long long) *port, address, flag);
 	else if (!opened)
 		fprintf(stderr, "mortar-gateway: cannot listen on %s port %lld: %s\n",
 				address, (long long) *port, strerror(errno));

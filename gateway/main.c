@@ -132,10 +132,10 @@ is_ipv6(const char *address)
 static bool
 open_listeners(Config *config, int *fds, int *ops_fd)
 {
-	return listen_open(config->listen_address, &config->port,
+	return listen_open(config->listen_address, &config->port, "--port",
 					   (int) config->threads, config->request_timeout_ms,
 					   fds) &&
-		   listen_open(config->ops_address, &config->ops_port, 1,
+		   listen_open(config->ops_address, &config->ops_port, "--ops-port", 1,
 					   config->request_timeout_ms, ops_fd);
 }
 
