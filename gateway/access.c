@@ -7,13 +7,15 @@
  * a header that may carry a credential, or a body.
  *
  * libh2o calls the logger in the request's own thread just before it frees the
- * request; the line is written at once, with one write(2).  Bytes that are not
+ * request; the line is written at once, with one write(2).  How long a request
+ * took is counted from when all of it had arrived.  Bytes that are not
  * UTF-8 (a path may have them) become "?", so every line is valid JSON.
  */
 #include "access.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include "json.h"
@@ -108,13 +110,14 @@ log_access(h2o_logger_t *self, h2o_req_t *req)
 	char                  when[32];
 	struct tm             utc;
 	const struct timeval *begin = &req->timestamps.request_begin_at;
-	const struct timeval *end = &req->timestamps.response_end_at;
+	struct timeval        end;
+	int64_t               us;
 
 	if (req->query_at != SIZE_MAX)
 		path.len = req->query_at;
-	/* a client that left did not get its response to the end */
-	if (end->tv_sec == 0)
-		end = h2o_get_timestamp(req->conn->ctx, NULL, NULL);
+	/* libh2o's times are those of a turn of its loop; a clock may step back */
+	gettimeofday(&end, NULL);
+	us = micros(&end) - micros(begin);
 	gmtime_r(&begin->tv_sec, &utc);
 	when[strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc)] = '\0';
 
@@ -125,13 +128,20 @@ log_access(h2o_logger_t *self, h2o_req_t *req)
 	put_string(&line, ",\"path\":", path);
 	put_number(&line, ",\"status\":", req->res.status);
 	put_number(&line, ",\"bytes\":", (int64_t) req->bytes_sent);
-	put_number(&line, ",\"us\":", micros(end) - micros(begin));
+	put_number(&line, ",\"us\":", us < 0 ? 0 : us);
 	put_string(&line, ",\"request_id\":",
 			   find_value(&req->res.headers, "x-request-id"));
 	if (trace.len > 0)
 		put_string(&line, ",\"traceparent\":", trace);
 	put(&line, SLICE_LITERAL("}\n"));
 	log_access_write((Slice){line.text, line.len});
+}
+
+void
+access_begin(h2o_req_t *req)
+{
+	if (log_access_enabled())
+		gettimeofday(&req->timestamps.request_begin_at, NULL);
 }
 
 void

@@ -7,6 +7,9 @@
 
 #include <h2o.h>
 
+/* Notes when a request begins to be handled. */
+extern void access_begin(h2o_req_t *req);
+
 /* Logs every request that is handled under "path". */
 extern void access_register(h2o_pathconf_t *path);
 

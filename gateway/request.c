@@ -18,6 +18,7 @@
  */
 #include "request.h"
 
+#include "access.h"
 #include "flight.h"
 #include "head.h"
 #include "loop.h"
@@ -146,6 +147,7 @@ request_handle(h2o_handler_t *self, h2o_req_t *req)
 	HeadInfo       info;
 	const Refusal *refusal;
 
+	access_begin(req);
 	call->req = req;
 	call->request_id = request_choose_id(req, flight->request_id);
 	if (!is_framing_sound(req, &info))
