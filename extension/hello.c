@@ -45,6 +45,8 @@ static const char *const session_settings[][2] = {
 	{"row_security", "on"},
 	{"default_transaction_isolation", "read committed"},
 	{"default_transaction_deferrable", "off"},
+	/* what a product's function tells its author is not for the gateway's log */
+	{"client_min_messages", "warning"},
 	/* a call is bounded as a whole; waiting for a lock is part of it */
 	{"lock_timeout", "0"},
 	/* the gateway keeps idle connections, but never an open transaction */

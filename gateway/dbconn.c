@@ -2,14 +2,6 @@
  * dbconn.c
  *		The life of one database connection.
  *
- * Pipeline: each call is one Bind/Describe/Execute of the prepared statement
- * and one Sync, and there is never a BEGIN, so each call is a transaction of
- * its own and an error stays with the call that raised it.  The call's result
- * arrives before its Sync is answered, but it counts only then: a constraint
- * or hook at commit may still replace the row by an error.  So a result is
- * parked in "pending", a later error takes its place, and the flight lands at
- * PGRES_PIPELINE_SYNC.
- *
  * Written or not: the fate of a call whose connection is lost depends on
  * whether the server can have seen its Sync.  While libpq still holds bytes
  * ("flushing") no further call is handed to it; the bytes it holds therefore
@@ -36,11 +28,11 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "dbresult.h"
 #include "hello.h"
 #include "log.h"
 #include "loop.h"
 #include "pool.h"
-#include "status.h"
 
 #define STATEMENT_NAME "mortar_http"
 
@@ -112,12 +104,10 @@ finish(PGconn *pg)
 	PQfinish(pg);
 }
 
-/*
- * Takes the connection down and answers its calls.  The state is final before
- * the first call is answered, since an answer may lead anywhere.
- */
-static void
-go_down(DbConn *conn)
+/* The state is final before the first call is answered, since an answer may
+ * lead anywhere. */
+void
+dbconn_go_down(DbConn *conn)
 {
 	Pipeline calls = conn->calls;
 	bool     newest_unsent = conn->flushing;
@@ -150,9 +140,8 @@ go_down(DbConn *conn)
 	}
 }
 
-/* As go_down, with the reason in the log. */
-static void
-fail(DbConn *conn, const char *reason)
+void
+dbconn_fail(DbConn *conn, const char *reason)
 {
 	if (conn->proven || conn->state == DBCONN_READY)
 		conn->failures = 0;
@@ -161,7 +150,7 @@ fail(DbConn *conn, const char *reason)
 		log_line(LOG_LEVEL_ERROR,
 				 "database connection lost with %u calls in flight: %s",
 				 conn->calls.count, reason);
-	go_down(conn);
+	dbconn_go_down(conn);
 }
 
 static void
@@ -214,7 +203,7 @@ greet(DbConn *conn)
 	pool_note_state(conn->pool, conn, DBCONN_GREETING);
 	h2o_socket_read_start(conn->socket, on_readable);
 	if (!send_greeting(conn) || !flush(conn))
-		fail(conn, PQerrorMessage(conn->pg));
+		dbconn_fail(conn, PQerrorMessage(conn->pg));
 }
 
 /* Asks libpq what it wants next. */
@@ -224,7 +213,7 @@ poll_connect(DbConn *conn)
 	PostgresPollingStatusType wants = PQconnectPoll(conn->pg);
 
 	if (wants == PGRES_POLLING_FAILED || !wrap_socket(conn))
-		fail(conn, connect_failure(conn));
+		dbconn_fail(conn, connect_failure(conn));
 	else if (wants == PGRES_POLLING_OK)
 		greet(conn);
 	else if (wants == PGRES_POLLING_READING)
@@ -254,154 +243,12 @@ begin_connect(DbConn *conn)
 	pool_note_state(conn->pool, conn, DBCONN_CONNECTING);
 	conn->deadline_ms = loop_now_ms() + config->connect_timeout_ms;
 	if (PQstatus(conn->pg) == CONNECTION_BAD || !wrap_socket(conn))
-		fail(conn, connect_failure(conn));
+		dbconn_fail(conn, connect_failure(conn));
 	else
 		h2o_socket_notify_write(conn->socket, on_connect_io);
 }
 
-/* -- results -------------------------------------------------------------- */
-
-/* One result of the greeting.  Returns false when the connection is down. */
-static bool
-take_greeting_result(DbConn *conn, PGresult *result)
-{
-	ExecStatusType status = PQresultStatus(result);
-	char           sentence[HELLO_SENTENCE_MAX];
-	bool           welcome = true;
-
-	if (!conn->greeted)
-	{
-		welcome = hello_read(result, NULL, sentence);
-		conn->greeted = welcome;
-	}
-	else if (status == PGRES_PIPELINE_SYNC)
-		pool_note_state(conn->pool, conn, DBCONN_READY);
-	else if (status != PGRES_COMMAND_OK)
-	{
-		welcome = false;
-		hello_explain(result, sentence);
-	}
-	PQclear(result);
-	if (!welcome)
-		fail(conn, sentence);
-	return welcome;
-}
-
-static bool
-is_statement_stale(const PGresult *result)
-{
-	ServerError error = {PQresultErrorField(result, PG_DIAG_SQLSTATE),
-						 PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION),
-						 PQresultErrorField(result, PG_DIAG_CONTEXT),
-						 PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION)};
-
-	return status_is_statement_stale(&error);
-}
-
-/*
- * The call was not executed, and no later one in this pipeline will be: all of
- * them go elsewhere, and the connection takes no more.  When it never executed
- * a call, the next one may be ready in vain as well, so that is a failure.
- */
-static void
-retire(DbConn *conn, const PGresult *result)
-{
-	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-
-	if (conn->state != DBCONN_READY)
-		return;
-	if (conn->proven)
-		conn->failures = 0;
-	pool_note_state(conn->pool, conn, DBCONN_RETIRING);
-	if ((conn->failures & (conn->failures - 1)) == 0)
-		log_line(LOG_LEVEL_WARNING,
-				 "the prepared statement cannot be executed any more, "
-				 "connecting again: %s",
-				 message == NULL ? "no message" : message);
-}
-
-/* One result of the oldest call. */
-static void
-take_call_result(DbConn *conn, PGresult *result)
-{
-	ExecStatusType status = PQresultStatus(result);
-	Tenant         slow;
-	Flight        *flight;
-
-	if (status != PGRES_PIPELINE_SYNC)
-	{
-		/* an error replaces the row, but nothing replaces an error */
-		if (conn->pending == NULL ||
-			PQresultStatus(conn->pending) == PGRES_TUPLES_OK)
-		{
-			PQclear(conn->pending);
-			conn->pending = result;
-		}
-		else
-			PQclear(result);
-		return;
-	}
-	PQclear(result);
-	flight = pipeline_take(&conn->calls, loop_now_ms(), &slow);
-	if (slow != 0)
-		pool_note_slow(conn->pool, slow);
-	result = conn->pending;
-	conn->pending = NULL;
-	if (result != NULL && PQresultStatus(result) != PGRES_TUPLES_OK &&
-		is_statement_stale(result))
-	{
-		retire(conn, result);
-		PQclear(result);
-		/* this was no attempt: every connection may be as stale as this one */
-		flight->attempts--;
-		pool_give_back(conn->pool, flight);
-	}
-	else
-	{
-		conn->proven = true;
-		pool_complete(conn->pool, flight, result);
-	}
-}
-
-/*
- * Takes every result that has arrived.  Between the results of two statements
- * libpq gives NULL; it also does so for ever when nothing is expected, which
- * the counts prevent, or when the connection broke.
- */
-static void
-take_results(DbConn *conn)
-{
-	int empty = 0;
-
-	while ((conn->calls.count > 0 || conn->state == DBCONN_GREETING) &&
-		   !PQisBusy(conn->pg))
-	{
-		PGresult *result = PQgetResult(conn->pg);
-
-		if (result == NULL)
-		{
-			if (PQstatus(conn->pg) == CONNECTION_BAD || ++empty > 2)
-			{
-				fail(conn, PQerrorMessage(conn->pg));
-				return;
-			}
-			continue;
-		}
-		empty = 0;
-		if (conn->state != DBCONN_GREETING)
-			take_call_result(conn, result);
-		else if (!take_greeting_result(conn, result))
-			return;
-	}
-	if (conn->state == DBCONN_RETIRING && conn->calls.count == 0)
-	{
-		bool proven = conn->proven;
-
-		go_down(conn);
-		if (proven)
-			conn->retry_at_ms = loop_now_ms();
-	}
-}
+/* -- events --------------------------------------------------------------- */
 
 static void
 on_readable(h2o_socket_t *socket, const char *error)
@@ -413,12 +260,12 @@ on_readable(h2o_socket_t *socket, const char *error)
 	{
 		/* it may have sent the rest of the newest call before it failed */
 		conn->flushing = false;
-		fail(conn, PQerrorMessage(conn->pg));
+		dbconn_fail(conn, dbresult_last_words(conn));
 	}
 	else if (conn->flushing && !flush(conn))
-		fail(conn, PQerrorMessage(conn->pg));
+		dbconn_fail(conn, PQerrorMessage(conn->pg));
 	else
-		take_results(conn);
+		dbresult_take(conn);
 	pool_pump(pool);
 }
 
@@ -429,7 +276,7 @@ on_writable(h2o_socket_t *socket, const char *error)
 	Pool   *pool = conn->pool;
 
 	if (!flush(conn))
-		fail(conn, PQerrorMessage(conn->pg));
+		dbconn_fail(conn, PQerrorMessage(conn->pg));
 	pool_pump(pool);
 }
 
@@ -449,7 +296,7 @@ dbconn_send(DbConn *conn, Flight *flight, Tenant tenant)
 		PQpipelineSync(conn->pg) != 1)
 	{
 		/* the Sync did not leave, so the call cannot have been committed */
-		fail(conn, PQerrorMessage(conn->pg));
+		dbconn_fail(conn, PQerrorMessage(conn->pg));
 		return false;
 	}
 	pipeline_append(&conn->calls, flight, tenant, loop_now_ms());
@@ -458,7 +305,7 @@ dbconn_send(DbConn *conn, Flight *flight, Tenant tenant)
 	{
 		/* part of it is still here: go_down hands it back */
 		conn->flushing = true;
-		fail(conn, PQerrorMessage(conn->pg));
+		dbconn_fail(conn, PQerrorMessage(conn->pg));
 	}
 	return true;
 }
@@ -478,13 +325,13 @@ dbconn_tick(DbConn *conn)
 		case DBCONN_CONNECTING:
 		case DBCONN_GREETING:
 			if (now_ms >= conn->deadline_ms)
-				fail(conn, "connecting took too long");
+				dbconn_fail(conn, "connecting took too long");
 			break;
 		case DBCONN_READY:
 		case DBCONN_RETIRING:
 			if (conn->calls.count > 0 &&
 				now_ms - conn->calls.head_since_ms >= config->call_timeout_ms)
-				fail(conn, "no answer within the call timeout");
+				dbconn_fail(conn, "no answer within the call timeout");
 			break;
 	}
 }
@@ -493,6 +340,6 @@ void
 dbconn_close(DbConn *conn)
 {
 	if (conn->state != DBCONN_DOWN)
-		go_down(conn);
+		dbconn_go_down(conn);
 	pipeline_free(&conn->calls);
 }

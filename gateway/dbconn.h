@@ -29,6 +29,7 @@ typedef struct DbConn
 	bool          flushing;    /* libpq holds bytes of the newest call */
 	bool          greeted;     /* gateway_hello said welcome */
 	bool          proven;      /* has executed a call */
+	int           encoding;    /* libpq's number of UTF8, once ready */
 	PGresult     *pending;     /* of the oldest call, before its Sync */
 	Pipeline      calls;       /* in flight */
 	int64_t       deadline_ms; /* of connecting and greeting */
@@ -56,6 +57,15 @@ dbconn_has_room(const DbConn *conn)
 	return conn->state == DBCONN_READY && !conn->flushing &&
 		   pipeline_has_room(&conn->calls);
 }
+
+/*
+ * Takes the connection down, to be made anew later.  The newest call is given
+ * back to the pool when not all of it was sent; each older one is answered.
+ */
+extern void dbconn_go_down(DbConn *conn);
+
+/* As dbconn_go_down, with the reason in the log. */
+extern void dbconn_fail(DbConn *conn, const char *reason);
 
 /* Closes for good, answering whatever is in flight. */
 extern void dbconn_close(DbConn *conn);

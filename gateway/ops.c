@@ -53,7 +53,11 @@ ops_handle(h2o_handler_t *self, h2o_req_t *req)
 		h2o_memis(req->method.base, req->method.len, H2O_STRLIT("HEAD"));
 
 	if (!get && !head)
+	{
+		h2o_add_header(&req->pool, &req->res.headers, H2O_TOKEN_ALLOW, NULL,
+					   H2O_STRLIT("GET, HEAD"));
 		reply_json(req, 405, SLICE_LITERAL("{\"status\":\"use GET\"}\n"));
+	}
 	else if (slice_equal(path, SLICE_LITERAL("/live")))
 		reply_json(req, 200, SLICE_LITERAL("{\"status\":\"live\"}\n"));
 	else if (slice_equal(path, SLICE_LITERAL("/ready")))

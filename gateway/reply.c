@@ -215,8 +215,10 @@ fixed_detail(int status)
 			return SLICE_LITERAL("The service cannot do this now. Try again.");
 		case 504:
 			return SLICE_LITERAL("The call took too long and was undone.");
-		default:
+		case 500:
 			return SLICE_LITERAL("An internal error occurred.");
+		default:
+			return slice_of(status_reason(status));
 	}
 }
 
@@ -250,8 +252,12 @@ reply_error(Flight *flight)
 
 	if (mapping.is_public)
 	{
-		problem.detail = slice_of(
+		Slice detail = slice_of(
 			PQresultErrorField(flight->result, PG_DIAG_MESSAGE_PRIMARY));
+
+		/* a function of the product may have changed the client encoding */
+		if (detail.len > 0 && text_is_utf8(detail))
+			problem.detail = detail;
 		problem.members = slice_of(
 			PQresultErrorField(flight->result, PG_DIAG_MESSAGE_DETAIL));
 	}

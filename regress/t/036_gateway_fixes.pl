@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::Bin;
 use Faults;
+use IPC::Run;
 use Mortar;
 use PostgreSQL::Test::Utils;
 use Proxy;
@@ -196,6 +197,74 @@ for my $wire (@many) {
   is($wire->answer->{status}, 204, 'they are let in as soon as somebody leaves');
   $wire->close;
 }
+is($gateway->stop, 0, 'the gateway ends cleanly');
+
+# -- what the gateway says of itself --------------------------------------------
+
+# run_gateway(ARGUMENT...): stdout and stderr of one that ends by itself
+sub run_gateway {
+  my ($out, $err) = ('', '');
+  IPC::Run::run([ Mortar::gateway_program(), @_ ], '<', \undef, '>', \$out, '2>', \$err,
+    IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+  return $out . $err;
+}
+for my $conninfo ('postgresql://u:secretpw@[::1/x', 'user=u password=secretpw host', "password='secretpw") {
+  my $said = run_gateway('--check', '--database', $conninfo);
+  like($said, qr/connection string .* is malformed/, "a malformed connection string");
+  unlike($said, qr/secret/, 'is not shown');
+}
+$gateway = Mortar::gateway($node, args => [ qw(--threads 1 --connections 1 --access-log), $node->basedir . '/access.log' ]);
+my $said = run_gateway('--port', 0, '--ops-port', $gateway->port, '--database',
+  'dbname=mortar user=mortar_test_gateway port=' . $node->port . ' host=' . $node->host);
+like($said, qr/in use by another program: stop it, or choose another --ops-port$/, 'a busy ops port names its flag');
+
+$answer = $gateway->ops('POST', '/live', body => '');
+is("$answer->{status} $answer->{headers}{allow}", '405 GET, HEAD', '405 of the ops listener has Allow');
+
+# times in the access log are finer than a turn of the loop
+$gateway->request('POST', $rows, key => $key, json => { name => 'timed' }) for 1 .. 5;
+my $access = '';
+$gateway->until('five lines', sub { (() = ($access = slurp_file($node->basedir . '/access.log')) =~ /"method":"POST"/g) >= 5 });
+my @us = map { /"us":(\d+)/ ? $1 : 0 } grep { /"method":"POST"/ } split /\n/, $access;
+is((grep { $_ > 0 } @us), 5, 'a call takes some microseconds') or diag($access);
+
+# -- functions of the product that leave something behind -----------------------
+
+sql(<<'SQL');
+CREATE FUNCTION public.leave() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE NOTICE 'for the author only';
+  PERFORM set_config('client_encoding', 'LATIN1', false);
+  IF NEW.doc ? 'raise' THEN
+    RAISE EXCEPTION USING ERRCODE = 'MT422', MESSAGE = U&'caf\00e9', DETAIL = U&'{"caf\00e9": 1}';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER leave BEFORE INSERT ON mortar.doc_rows FOR EACH ROW WHEN (NEW.doc ? 'leave') EXECUTE FUNCTION public.leave();
+SQL
+$answer = $gateway->request('POST', $rows, key => $key, json => { leave => 1, raise => 1 });
+is($answer->{status}, 422, 'an error in another encoding');
+is($answer->{json}{detail}, 'A value in the body is not valid.', 'is a problem all the same, without its words')
+  or diag($answer->{content});
+is($gateway->request('POST', $rows, key => $key, json => { leave => 1 })->{status}, 201, 'a call that changes the encoding');
+$gateway->wait_for_log(qr/a call changed client_encoding, connecting again/);
+$answer = $gateway->request('POST', $rows, key => $key, json => { fail => [ 'MT422', "caf\x{e9}", '{}' ] });
+is($answer->{json}{detail}, "caf\x{e9}", 'is not in the way of the next one');
+unlike($gateway->log, qr/author/, 'a notice of a function is not in the log');
+
+# -- why a connection was lost --------------------------------------------------
+
+my $kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'mortar_test_gateway'";
+is($node->safe_psql('postgres', $kill), 1, 'an idle connection is terminated');
+$gateway->wait_for_log(qr/database says: terminating connection due to administrator command/);
+$gateway->wait_ready;
+$gate = Faults::close_gate($node, 1);
+my $waiter = Wire->new($gateway)->ask('POST', $rows, key => $key, json => { gate => 1 });
+Faults::wait_at_gate($node, 1, 1);
+is($node->safe_psql('postgres', $kill), 1, 'and one with a call');
+is($waiter->answer->{status}, 503, 'whose client learns it');
+like($gateway->log, qr/lost with 1 calls in flight: terminating connection due to administrator command/, 'and the log why');
+$gate->end;
 is($gateway->stop, 0, 'the gateway ends cleanly');
 
 done_testing();
