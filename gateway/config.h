@@ -41,6 +41,7 @@ typedef struct Config
 	int64_t max_uri_bytes;
 	int64_t max_head_bytes;
 	int64_t max_body_bytes;
+	int64_t body_memory_bytes;  /* of all bodies of the process */
 	int64_t request_timeout_ms; /* head and body; idle keep-alive */
 	int64_t drain_timeout_ms;
 

@@ -267,6 +267,7 @@ open_loop(Loop *loop)
 	loop->wake->data = loop;
 	h2o_socket_read_start(loop->wake, on_wake);
 	pool_init(&loop->pool, loop);
+	budget_init(loop);
 	open_door(&loop->door, loop, group->h2o.hosts[0],
 			  config->max_connections / config->threads);
 	open_door(&loop->ops, loop, group->h2o.hosts[1], OPS_CLIENTS_MAX);
@@ -296,6 +297,7 @@ run_loop(void *data)
 		/* -1 is an interrupted wait, no failure */
 		h2o_evloop_run(loop->ctx.loop, pool_wait_ms(&loop->pool, max_ms));
 		pool_tick(&loop->pool);
+		budget_keep(loop);
 		resume_door(&loop->door);
 		resume_door(&loop->ops);
 	}

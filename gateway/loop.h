@@ -11,6 +11,7 @@
 #include <time.h>
 #include <h2o.h>
 
+#include "budget.h"
 #include "call.h"
 #include "config.h"
 #include "flight.h"
@@ -48,6 +49,7 @@ typedef struct Loop
 	Door          ops;  /* /live and /ready; only in the first loop */
 	FlightCache   flights;
 	CallParams    params;
+	Budget        budget;
 	uint64_t      id_prefix;
 	uint64_t      id_counter;
 	bool          draining; /* has begun to */

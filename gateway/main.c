@@ -8,6 +8,7 @@
  * before anything is served.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,9 @@
 #include "log.h"
 #include "loop.h"
 #include "pepper.h"
+
+/* An allocation of so many bytes goes back to the system when it is freed. */
+#define LARGE_BYTES (1024 * 1024)
 
 static LoopGroup group;
 
@@ -170,6 +174,10 @@ serve(Config *config)
 	int64_t    left_over;
 
 	fit_descriptor_limit(config);
+	/* else the limit grows with each large body, and the heap keeps them all */
+	if (mallopt(M_MMAP_THRESHOLD, LARGE_BYTES) != 1)
+		log_line(LOG_LEVEL_WARNING,
+				 "freed memory may not return to the system");
 	if (config->access_log != NULL && !log_access_open(config->access_log))
 	{
 		fprintf(stderr,

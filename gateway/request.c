@@ -25,6 +25,9 @@
 #include "pool.h"
 #include "reply.h"
 
+/* A body that counts when memory is short. */
+#define LARGE_BODY_BYTES 65536
+
 static const Refusal bad_head = {431, "head_too_large",
 								 "The request head is too large.", true};
 static const Refusal bad_uri = {414, "uri_too_long",
@@ -37,6 +40,10 @@ static const Refusal bad_encoding = {
 static const Refusal bad_tenant = {400, "invalid_encoding",
 								   "The tenant in the path cannot be decoded.",
 								   false};
+static const Refusal no_memory = {503, "unavailable",
+								  "Too many large bodies are under way. Try "
+								  "again.",
+								  true};
 static const Refusal not_found = {
 	404, "not_found", "There is nothing outside /v1/{tenant}.", false};
 
@@ -82,12 +89,14 @@ are_values_sound(const h2o_headers_t *headers)
 
 /* Everything but the framing.  Returns the refusal, or NULL. */
 static const Refusal *
-check(const Config *config, h2o_req_t *req, const HeadInfo *info,
-	  Target *target)
+check(const Loop *loop, h2o_req_t *req, const HeadInfo *info, Target *target)
 {
-	Slice raw = {req->path.base, req->path.len};
-	char *buffer;
+	const Config *config = loop->config;
+	Slice         raw = {req->path.base, req->path.len};
+	char         *buffer;
 
+	if (loop->budget.is_spent && req->entity.len > LARGE_BODY_BYTES)
+		return &no_memory;
 	if (raw.len > (size_t) config->max_uri_bytes)
 		return &bad_uri;
 	if (info->length > (size_t) config->max_head_bytes)
@@ -160,7 +169,7 @@ request_handle(h2o_handler_t *self, h2o_req_t *req)
 	/* libh2o's chunk parser is lenient: nothing may follow such a body */
 	if (info.chunked)
 		req->http1_is_persistent = 0;
-	refusal = check(loop->config, req, &info, &call->target);
+	refusal = check(loop, req, &info, &call->target);
 	if (refusal != NULL)
 	{
 		reply_refusal(req, call->request_id, refusal);

@@ -267,4 +267,34 @@ like($gateway->log, qr/lost with 1 calls in flight: terminating connection due t
 $gate->end;
 is($gateway->stop, 0, 'the gateway ends cleanly');
 
+# -- many bodies that do not end ------------------------------------------------
+
+$gateway = Mortar::gateway($node, args => [qw(--threads 1 --max-body 1M --body-memory 4M --request-timeout 10min)]);
+my $size = 1_000_000;
+my $half = 'x' x ($size - 100_000);
+my @uploads = map { Wire->new($gateway) } 1 .. 12;
+for my $wire (@uploads) {
+  $wire->send(Wire::request_text('POST', $rows, headers => [ 'content-length', $size ]) . $half);
+}
+$gateway->wait_for_log(qr/bodies took more memory than a thread's part of --body-memory, 4194304 bytes: \d+ uploads were ended/);
+my @ended;
+$gateway->until('an end of uploads', sub {
+  @ended = grep { !$_->is_silent } @uploads;
+  return @ended >= 8;
+});
+my $told = 0;
+for my $wire (@ended) {
+  my $farewell = eval { $wire->answer };
+  $told++ if $farewell && $farewell->{status} == 503 && $farewell->{json}{code} eq 'unavailable' && $farewell->{headers}{'retry-after'};
+}
+cmp_ok($told, '>', 0, 'who is ended is told why, if it listens');
+is(@uploads - @ended, 4, 'as many go on as the memory allows');
+is($gateway->request('GET', $tables, key => $key)->{status}, 200, 'requests without a large body are served meanwhile');
+for my $wire (grep { $_->is_silent } @uploads) {
+  $wire->send('x' x 100_000);
+  is($wire->answer->{status}, 401, 'who may go on gets an answer');
+}
+is($gateway->request('POST', $rows, key => $key, json => { pad => 'x' x 500_000 })->{status}, 201, 'then there is room again');
+is($gateway->stop, 0, 'the gateway ends cleanly');
+
 done_testing();
