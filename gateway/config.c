@@ -123,7 +123,9 @@ print_help(void)
 		"Sizes default to: max-uri %d, max-head %d, max-body %d bytes.\n\n"
 		"Signals:\n"
 		"  SIGTERM, SIGINT   accept no more, finish, exit 0\n"
-		"  SIGHUP            reopen the access log\n\n"
+		"  SIGHUP            reopen the access log; connect anew to the "
+		"database,\n"
+		"                    for settings that a session reads at its start\n\n"
 		"TLS and HTTP/2 belong to a proxy in front.\n",
 		MORTAR_MAX_URI, MORTAR_MAX_HEAD, MORTAR_MAX_BODY);
 }

@@ -121,6 +121,7 @@ dbconn_go_down(DbConn *conn)
 	conn->flushing = false;
 	conn->greeted = false;
 	conn->proven = false;
+	conn->outdated = false;
 	pipeline_reset(&conn->calls);
 	conn->retry_at_ms = loop_now_ms() + backoff_ms(conn);
 	conn->failures++;

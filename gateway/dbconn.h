@@ -29,6 +29,7 @@ typedef struct DbConn
 	bool          flushing;    /* libpq holds bytes of the newest call */
 	bool          greeted;     /* gateway_hello said welcome */
 	bool          proven;      /* has executed a call */
+	bool          outdated;    /* to be made anew, see pool_renew */
 	int           encoding;    /* libpq's number of UTF8, once ready */
 	PGresult     *pending;     /* of the oldest call, before its Sync */
 	Pipeline      calls;       /* in flight */

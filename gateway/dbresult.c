@@ -182,6 +182,13 @@ dbresult_take(DbConn *conn)
 	}
 }
 
+void
+dbresult_renew(DbConn *conn)
+{
+	pool_note_state(conn->pool, conn, DBCONN_RETIRING);
+	dbresult_take(conn);
+}
+
 /*
  * The server says why in a FATAL error that comes last, in place of the oldest
  * call's result; libpq's own message is only that the end came.

@@ -13,6 +13,9 @@
  */
 extern void dbresult_take(DbConn *conn);
 
+/* Ends a connection that is ready, when its calls are done, to be made anew. */
+extern void dbresult_renew(DbConn *conn);
+
 /* Returns why the connection was lost, for the log; valid until it is freed. */
 extern const char *dbresult_last_words(DbConn *conn);
 

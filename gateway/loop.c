@@ -222,6 +222,11 @@ on_wake(h2o_socket_t *socket, const char *error)
 		return;
 	if (loop_is_draining(loop) && !loop->draining)
 		begin_drain(loop);
+	if (loop->renewals != atomic_load(&loop->group->renewals))
+	{
+		loop->renewals = atomic_load(&loop->group->renewals);
+		pool_renew(&loop->pool);
+	}
 }
 
 /* The loop that answers /ready stays until all others are done. */
@@ -347,6 +352,7 @@ loop_group_init(LoopGroup *group, const Config *config, const int *fds,
 	add_host(group, "ops", ops_handle);
 
 	atomic_init(&group->draining, false);
+	atomic_init(&group->renewals, 0);
 	atomic_init(&group->finished, 0);
 	if (sem_init(&group->done, 0, 0) != 0)
 		h2o_fatal("no semaphore");
@@ -385,17 +391,31 @@ loop_group_start(LoopGroup *group)
 	}
 }
 
-int64_t
-loop_group_drain(LoopGroup *group)
+static void
+wake_all(LoopGroup *group)
 {
 	const uint64_t one = 1;
-	int64_t        left_over = 0;
 
-	atomic_store(&group->draining, true);
 	for (int i = 0; i < group->count; i++)
 		if (write(group->loops[i].wake_fd, &one, sizeof(one)) < 0)
 			log_line(LOG_LEVEL_ERROR, "cannot wake thread %d: %s", i,
 					 strerror(errno));
+}
+
+void
+loop_group_renew(LoopGroup *group)
+{
+	atomic_fetch_add(&group->renewals, 1);
+	wake_all(group);
+}
+
+int64_t
+loop_group_drain(LoopGroup *group)
+{
+	int64_t left_over = 0;
+
+	atomic_store(&group->draining, true);
+	wake_all(group);
 	for (int i = 0; i < group->count; i++)
 		while (sem_wait(&group->done) != 0)
 			;

@@ -52,6 +52,7 @@ typedef struct Loop
 	Budget        budget;
 	uint64_t      id_prefix;
 	uint64_t      id_counter;
+	int           renewals; /* of the group's, those begun */
 	bool          draining; /* has begun to */
 	int64_t       drain_deadline_ms;
 
@@ -70,6 +71,7 @@ typedef struct LoopGroup
 	int              count;
 	h2o_globalconf_t h2o;      /* read only once threads run */
 	atomic_bool      draining; /* set once by main */
+	atomic_int       renewals; /* how often main asked for new connections */
 	sem_t            done;     /* posted by each thread at its end */
 	atomic_int       finished; /* threads that are at their end */
 } LoopGroup;
@@ -81,6 +83,9 @@ extern void loop_group_init(LoopGroup *group, const Config *config,
 
 /* Starts the threads; exits with a sentence when that fails. */
 extern void loop_group_start(LoopGroup *group);
+
+/* Asks all loops to make their database connections anew, one by one. */
+extern void loop_group_renew(LoopGroup *group);
 
 /*
  * Asks all loops to accept no more and finish, waits for them, and returns the

@@ -123,6 +123,8 @@ wait_for_end(const sigset_t *set)
 		if (number != SIGHUP)
 			return;
 		log_access_reopen();
+		log_line(LOG_LEVEL_INFO, "connecting anew to the database");
+		loop_group_renew(&group);
 	}
 }
 

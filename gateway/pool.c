@@ -33,6 +33,7 @@
 
 #include <assert.h>
 
+#include "dbresult.h"
 #include "log.h"
 #include "loop.h"
 #include "status.h"
@@ -359,6 +360,28 @@ pool_note_state(Pool *pool, DbConn *conn, DbConnState state)
 		atomic_fetch_sub_explicit(&pool->ready, 1, memory_order_relaxed);
 }
 
+void
+pool_renew(Pool *pool)
+{
+	for (unsigned i = 0; i < pool->conn_count; i++)
+		pool->conns[i].outdated = true;
+}
+
+/* Renews one connection while all others are there. */
+static void
+renew_one(Pool *pool)
+{
+	if (atomic_load_explicit(&pool->ready, memory_order_relaxed) <
+		pool->conn_count)
+		return;
+	for (unsigned i = 0; i < pool->conn_count; i++)
+		if (pool->conns[i].outdated)
+		{
+			dbresult_renew(&pool->conns[i]);
+			return;
+		}
+}
+
 /* Answers those who have waited too long; the oldest is first. */
 static void
 expire(Pool *pool)
@@ -387,6 +410,7 @@ pool_tick(Pool *pool)
 			pool_note_slow(pool, slow);
 		dbconn_tick(conn);
 	}
+	renew_one(pool);
 	pool_pump(pool);
 	expire(pool);
 }

@@ -53,6 +53,10 @@ extern void pool_withdraw(Pool *pool, Flight *flight);
 /* The only way to change a connection's state; asserts that it is legal. */
 extern void pool_note_state(Pool *pool, DbConn *conn, DbConnState state);
 
+/* Makes all connections anew, one after the other, so that settings of the
+ * server that a session reads at its start hold. */
+extern void pool_renew(Pool *pool);
+
 /* Drives everything that depends on time. */
 extern void pool_tick(Pool *pool);
 

@@ -297,4 +297,47 @@ for my $wire (grep { $_->is_silent } @uploads) {
 is($gateway->request('POST', $rows, key => $key, json => { pad => 'x' x 500_000 })->{status}, 201, 'then there is room again');
 is($gateway->stop, 0, 'the gateway ends cleanly');
 
+# -- SIGHUP: settings of the server ---------------------------------------------
+
+# the timeout of a call is read when a session begins
+sub slow_call { return $gateway->request('POST', $rows, key => $key, json => { gate => 1 })->{status}; }
+$gateway = Mortar::gateway($node, args => [qw(--threads 2 --connections 2)]);
+my $pids = "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE usename = 'mortar_test_gateway'";
+$gateway->until('all connections', sub { $gateway->ops('GET', '/ready')->{json}{connections} == 4 });
+my %before = map { $_ => 1 } split / /, $node->safe_psql('postgres', $pids);
+$node->safe_psql('postgres', "ALTER SYSTEM SET mortar.tenant_statement_timeout = '100ms'");
+$node->reload;
+$node->poll_query_until($Mortar::database, 'SHOW mortar.tenant_statement_timeout', '100ms') or die 'no reload';
+$gateway->signal('HUP');
+$gateway->until('other connections', sub {
+  my @now = split / /, $node->safe_psql('postgres', $pids);
+  return @now == 4 && !grep { $before{$_} } @now;
+});
+$gate = Faults::close_gate($node, 1);
+is(slow_call(), 504, 'after SIGHUP a new setting of the server holds');
+$gate->end;
+is($gateway->stop, 0, 'the gateway ends cleanly');
+
+# -- draining: whoever has calls, the ops listener answers ----------------------
+
+$node->safe_psql('postgres', "ALTER SYSTEM RESET mortar.tenant_statement_timeout");
+$node->reload;
+$node->poll_query_until($Mortar::database, 'SHOW mortar.tenant_statement_timeout', '1min') or die 'no reload';
+for my $round (1 .. 4) {
+  $gateway = Mortar::gateway($node, args => [qw(--threads 4 --drain-timeout 10min --call-timeout 10min)]);
+  $gate = Faults::close_gate($node, 1);
+  my $last = Wire->new($gateway)->ask('POST', $rows, key => $key, json => { gate => 1 });
+  Faults::wait_at_gate($node, 1, 1);
+  $gateway->signal('TERM');
+  $gateway->wait_for_log(qr/stopping/);
+  $gateway->until('three threads to end', sub {
+    $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE usename = 'mortar_test_gateway'") <= 6;
+  });
+  is($gateway->ops('GET', '/live')->{status}, 200, '/live while the last thread drains');
+  is($gateway->ops('GET', '/ready')->{json}{status}, 'draining', '/ready says so');
+  $gate->end;
+  is($last->answer->{status}, 201, 'it has its answer');
+  is($gateway->wait_exit, 0, 'and the process ends');
+}
+
 done_testing();

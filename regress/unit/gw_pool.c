@@ -17,6 +17,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "../../gateway/dbresult.h"
 #include "../../gateway/loop.h"
 
 #define CONNS 2
@@ -72,6 +73,14 @@ dbconn_send(DbConn *conn, Flight *flight, Tenant tenant)
 }
 
 void
+dbresult_renew(DbConn *conn)
+{
+	pool_note_state(conn->pool, conn, DBCONN_RETIRING);
+	pool_note_state(conn->pool, conn, DBCONN_DOWN);
+	conn->outdated = false;
+}
+
+void
 flight_land(Flight *flight, PGresult *result)
 {
 	flight->state = FLIGHT_LANDED;
@@ -105,7 +114,6 @@ begin(void **state)
 		flights[i].req = &req;
 		flights[i].arrived_ms = loop_now_ms();
 	}
-	loop.pool.settled = true;
 	landed = 0;
 	breaks = 0;
 	sent_to = NULL;
@@ -330,6 +338,24 @@ a_hoarder_gives_way_when_the_queue_is_full(void **state)
 }
 
 static void
+connections_are_renewed_one_by_one(void **state)
+{
+	DbConn *conns = loop.pool.conns;
+
+	pool_renew(&loop.pool);
+	for (int i = 0; i < CONNS; i++)
+	{
+		pool_tick(&loop.pool);
+		pool_tick(&loop.pool);
+		assert_int_equal(atomic_load(&loop.pool.ready), CONNS - 1);
+		assert_int_equal(conns[i].state, DBCONN_DOWN);
+		bring_up(&conns[i]);
+	}
+	pool_tick(&loop.pool);
+	assert_int_equal(atomic_load(&loop.pool.ready), CONNS);
+}
+
+static void
 calls_wait_for_a_database_that_is_away(void **state)
 {
 	pool_submit(&loop.pool, &flights[0]);
@@ -459,6 +485,7 @@ main(void)
 		UP(slow_tenants_count_as_one),
 		UP(a_running_slow_call_is_remembered),
 		UP(a_hoarder_gives_way_when_the_queue_is_full),
+		UP(connections_are_renewed_one_by_one),
 		DOWN(calls_wait_for_a_database_that_is_away),
 		DOWN(the_oldest_expire_first),
 		UP(a_broken_connection_is_followed_by_another),
