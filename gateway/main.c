@@ -175,11 +175,6 @@ serve(Config *config)
 	int        ops_fd;
 	int64_t    left_over;
 
-	fit_descriptor_limit(config);
-	/* else the limit grows with each large body, and the heap keeps them all */
-	if (mallopt(M_MMAP_THRESHOLD, LARGE_BYTES) != 1)
-		log_line(LOG_LEVEL_WARNING,
-				 "freed memory may not return to the system");
 	if (config->access_log != NULL && !log_access_open(config->access_log))
 	{
 		fprintf(stderr,
@@ -190,6 +185,10 @@ serve(Config *config)
 	}
 	if (!probe(config, &facts) || !open_listeners(config, fds, &ops_fd))
 		return 1;
+	fit_descriptor_limit(config);
+	/* else the limit grows with each large body, and the heap keeps them all;
+	 * an allocator that knows no such limit has ways of its own */
+	(void) mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	block_signals(&signals);
 	loop_group_init(&group, config, fds, ops_fd);
 	loop_group_start(&group);

@@ -19,7 +19,7 @@ use Wire;
 my $node = Mortar::node('main', conf => "mortar.flush_interval = '60s'\n");
 my $key = Mortar::tenant($node, 'demo', credits => 1, prices => 1);
 my $key_of_other = Mortar::tenant($node, 'other', credits => 1);
-my $gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 2)]);
+my $gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 3)]);
 my $second = Mortar::gateway($node);
 my $tables = '/v1/demo/db/tables';
 my $rows = '/v1/demo/db/rows/notes';

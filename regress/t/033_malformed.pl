@@ -17,7 +17,7 @@ my $node = Mortar::node('main');
 my $key = Mortar::tenant($node, 'acme', credits => 100, prices => 1);
 Faults::install($node);
 my $cap = 65536;
-my $gateway = Mortar::gateway($node, args => [ qw(--threads 1 --connections 2 --max-body), $cap ]);
+my $gateway = Mortar::gateway($node, args => [ qw(--threads 1 --connections 3 --max-body), $cap ]);
 my $tables = '/v1/acme/db/tables';
 my $rows = '/v1/acme/db/rows/notes';
 $gateway->request('POST', $tables, key => $key, json => { name => 'notes' });
