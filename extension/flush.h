@@ -5,12 +5,21 @@
 #ifndef MORTAR_FLUSH_H
 #define MORTAR_FLUSH_H
 
+#include "nodes/pg_list.h"
+
 #include "shmem.h"
 
 /* registers the static launcher; only while preloading, not for pg_upgrade */
 extern void             mtr_launcher_init(void);
 extern PGDLLEXPORT void mtr_launcher_main(Datum arg);
 extern PGDLLEXPORT void mtr_flusher_main(Datum arg);
+
+/*
+ * Oids of all databases, or of those that a client may connect to.  In a
+ * transaction of its own; the list is in the current memory context.
+ */
+extern List *mtr_list_databases(bool connectable);
+extern bool  mtr_database_exists(Oid dboid);
 
 /* installs the ProcessUtility hook (DROP DATABASE and its kin, DROP EXTENSION) */
 extern void mtr_utility_init(void);

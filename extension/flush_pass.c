@@ -34,9 +34,9 @@
 /* a tenant set aside */
 typedef struct Aside
 {
-	int32       tenant;
-	int         failures;
-	TimestampTz until;
+	int32 tenant;
+	int   failures;
+	int64 until; /* mtr_now_ms */
 } Aside;
 
 /* one transaction's work */
@@ -50,7 +50,7 @@ static MtrFlushBatch batch;
 static MemoryContext error_context = NULL;
 static HTAB         *asides = NULL;
 static int           failures = 0; /* of whole passes, in a row */
-static TimestampTz   put_off_until = 0;
+static int64         put_off_until = 0;
 static uint32        first_tried = 0; /* grows: one-by-one rounds start here */
 
 static void
@@ -70,12 +70,11 @@ init(MtrDb *db)
 }
 
 /* first, twice that, and so on up to most; failures counts from 1 */
-static TimestampTz
+static int64
 after_failures(int n, int first_ms, int most_ms)
 {
-	int ms = n > 16 ? most_ms : Min(first_ms << (n - 1), most_ms);
-
-	return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+	return mtr_now_ms() +
+		   (n > 16 ? most_ms : Min(first_ms << (n - 1), most_ms));
 }
 
 void
@@ -284,7 +283,7 @@ flush_batches(void)
 			return result;
 		if (result == MTR_FLUSH_FAILED)
 			worst = result;
-		if (put_off_until > GetCurrentTimestamp())
+		if (put_off_until > mtr_now_ms())
 			break;
 	}
 	return worst;
@@ -299,7 +298,7 @@ due_asides(bool force, int *n)
 {
 	HASH_SEQ_STATUS scan;
 	Aside          *a;
-	TimestampTz     now = GetCurrentTimestamp();
+	int64           now = mtr_now_ms();
 	int32 *due = palloc((hash_get_num_entries(asides) + 1) * sizeof(int32));
 
 	*n = 0;
@@ -341,7 +340,7 @@ mtr_flush_pass(MtrDb *db, bool force)
 	if (asides == NULL)
 		init(db);
 	Assert(batch.db == db);
-	if (put_off_until > GetCurrentTimestamp() && !force)
+	if (put_off_until > mtr_now_ms() && !force)
 		return MTR_FLUSH_FAILED;
 	put_off_until = 0;
 

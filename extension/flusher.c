@@ -5,7 +5,7 @@
  * The launcher starts one for a database that has something to flush.  It
  * claims the database in shared memory, so that there is never more than one;
  * flushes every mortar.flush_interval, or when its latch is set; and leaves when
- * nothing has come for a while.  A process connected to a database stands in
+ * nothing has come for a while, or when another database waits for a worker.  A process connected to a database stands in
  * the way of DROP DATABASE and its like: these ask it to leave (utility.c).
  *
  * The first flusher of a database in an epoch (an epoch is one life of shared
@@ -51,12 +51,18 @@
 
 typedef struct Flusher
 {
-	MtrDb      *db;
-	bool        entered;     /* stop files and the epoch are in the tables */
-	TimestampTz enter_again; /* not before */
-	TimestampTz stop_by;     /* 0: no SIGTERM yet */
-	TimestampTz last_busy;
+	MtrDb *db;
+	bool   entered; /* stop files and the epoch are in the tables */
+
+	/* all of mtr_now_ms */
+	int64 started;
+	int64 enter_again; /* not before */
+	int64 stop_by;     /* 0: no SIGTERM yet */
+	int64 last_busy;   /* 0: never */
 } Flusher;
+
+/* the extension is not here: there is nothing to come back for */
+static bool gone = false;
 
 /* other epochs that did not leave word of a clean stop */
 static MtrStmt stmt_unclean = {
@@ -74,15 +80,18 @@ static MtrStmt stmt_unclean = {
 static bool
 claim(MtrDb *db)
 {
-	bool ok;
+	int64 now = mtr_now_ms();
+	bool  ok;
 
 	SpinLockAcquire(&db->mutex);
 	ok = db->blocked_by == 0 && db->flusher_state != MTR_FLUSHER_RUNNING;
 	if (ok)
 	{
 		db->flusher_state = MTR_FLUSHER_RUNNING;
+		db->leave_wanted = false;
 		db->flusher_pid = MyProcPid;
 		db->flusher_latch = MyLatch;
+		db->flusher_since = now;
 	}
 	else if (db->flusher_state == MTR_FLUSHER_STARTING)
 		db->flusher_state = MTR_FLUSHER_NONE; /* that was this process */
@@ -110,20 +119,31 @@ at_exit(int code, Datum arg)
 	MtrDb *db = (MtrDb *) DatumGetPointer(arg);
 
 	release(db);
-	/* usage that came while this process left needs another one */
+	if (gone)
+		return;
+
+	/*
+	 * What this process has not done, or has come while it left, needs another
+	 * one.  The barrier is the one of mtr_tenant_mark_dirty().
+	 */
+	pg_memory_barrier();
+	if (!db->epoch_entered)
+		pg_atomic_write_u32(&db->dirty, 1);
 	if (pg_atomic_read_u32(&db->dirty) != 0)
 		mtr_wake_launcher();
 }
 
+/* for a command that nobody may be connected for, or for another flusher */
 static bool
-is_blocked(MtrDb *db)
+must_leave(MtrDb *db, bool *blocked)
 {
-	bool blocked;
+	bool leave;
 
 	SpinLockAcquire(&db->mutex);
-	blocked = db->blocked_by != 0;
+	*blocked = db->blocked_by != 0;
+	leave = *blocked || db->leave_wanted;
 	SpinLockRelease(&db->mutex);
-	return blocked;
+	return leave;
 }
 
 /* ---- the epoch ---- */
@@ -156,7 +176,7 @@ enter_epoch(Flusher *f)
 	ErrorData     *error = NULL;
 	MtrFlushResult result;
 
-	if (f->enter_again > GetCurrentTimestamp())
+	if (f->enter_again > mtr_now_ms())
 		return MTR_FLUSH_FAILED;
 	result = mtr_stopfile_enter(f->db);
 	if (result == MTR_FLUSH_OK)
@@ -168,8 +188,7 @@ enter_epoch(Flusher *f)
 		FreeErrorData(error);
 	}
 	f->entered = result == MTR_FLUSH_OK;
-	f->enter_again =
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ENTER_AGAIN_MS);
+	f->enter_again = mtr_now_ms() + ENTER_AGAIN_MS;
 	return result;
 }
 
@@ -209,8 +228,7 @@ service_interrupts(Flusher *f)
 		ProcessConfigFile(PGC_SIGHUP);
 	}
 	if (ShutdownRequestPending && f->stop_by == 0)
-		f->stop_by =
-			TimestampTzPlusMilliseconds(GetCurrentTimestamp(), STOP_MS);
+		f->stop_by = mtr_now_ms() + STOP_MS;
 }
 
 static bool
@@ -245,7 +263,7 @@ work(Flusher *f, bool force)
 		(pg_atomic_read_u32(&f->db->dirty) != 0 || force))
 	{
 		result = mtr_flush_pass(f->db, force);
-		f->last_busy = GetCurrentTimestamp();
+		f->last_busy = mtr_now_ms();
 	}
 	return result;
 }
@@ -259,6 +277,7 @@ forget_database(void)
 {
 	MtrDb *db = mtr_db_find(MyDatabaseId);
 
+	gone = true;
 	if (db != NULL)
 	{
 		pg_atomic_write_u32(&db->dirty, 0);
@@ -273,18 +292,24 @@ forget_database(void)
 	mtr_stopfile_forget(MyDatabaseId);
 }
 
-/* is it time to leave?	 A claim that is given up for good stays given up. */
+/*
+ * Is it time to leave?	 A claim that is given up for good stays given up.  While
+ * the epoch cannot be entered the launcher waits longer from try to try than this
+ * process would, and others get their turn.
+ */
 static bool
-done(Flusher *f, bool blocked)
+done(Flusher *f, bool leave)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64 now = mtr_now_ms();
 
-	if (blocked)
+	if (leave)
 		return true;
 	if (f->stop_by != 0)
 		return now >= f->stop_by || is_quiet(f->db);
-	if (pg_atomic_read_u32(&f->db->dirty) != 0 || !f->entered ||
-		now < TimestampTzPlusMilliseconds(f->last_busy, IDLE_MS))
+	if (!f->entered)
+		return now >= f->started + IDLE_MS;
+	if (pg_atomic_read_u32(&f->db->dirty) != 0 ||
+		(f->last_busy != 0 && now < f->last_busy + IDLE_MS))
 		return false;
 
 	/*
@@ -301,19 +326,20 @@ loop(Flusher *f)
 {
 	for (;;)
 	{
+		bool           leave;
 		bool           blocked;
 		MtrFlushResult result;
 
 		ResetLatch(MyLatch);
 		service_interrupts(f);
-		blocked = is_blocked(f->db);
+		leave = must_leave(f->db, &blocked);
 		result = work(f, blocked || f->stop_by != 0);
 		if (result == MTR_FLUSH_GONE)
 		{
 			forget_database();
 			return;
 		}
-		if (done(f, blocked))
+		if (done(f, leave))
 			return;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -370,8 +396,9 @@ mtr_flusher_main(Datum arg)
 	if (!claim(f.db))
 		proc_exit(0);
 
+	mtr_wake_launcher(); /* the next probe may begin */
 	f.entered = f.db->epoch_entered;
-	f.last_busy = GetCurrentTimestamp();
+	f.started = mtr_now_ms();
 	loop(&f);
 	proc_exit(0);
 }

@@ -15,18 +15,16 @@
  * would not know whether the database still exists.  After failures the next
  * try waits, twice as long each time.
  *
+ * There may be fewer workers than databases that want one.  Then flushers are
+ * asked to leave, one for each database that waits, and databases are served in
+ * turn; each has its worker for a second at least, since starting one has its
+ * price.
+ *
  * Locking: MtrShared.lock, shared, to see which databases there are; a
  * database's mutex for the state of its flusher.
  */
 #include "mortar.h"
 
-#include "access/genam.h"
-#include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
-#include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -36,7 +34,6 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
 #include "flush.h"
@@ -47,6 +44,9 @@
 #define BLOCKED_POLL_MS 1000 /* is the blocker still alive? */
 #define PROBE_MS 10000       /* then the next database's turn has come */
 #define STRAY_MS 10000       /* a start that nobody here remembers */
+#define TURN_MS 1000         /* a flusher's, while others wait */
+#define NO_WORKER_POLL_MS 500
+#define NO_WORKER_LOG_MS 60000
 
 /* a flusher that is running, or is to be started again later */
 typedef struct Start
@@ -54,59 +54,21 @@ typedef struct Start
 	Oid                     dboid;
 	BackgroundWorkerHandle *handle; /* NULL: none */
 	int                     failures;
-	TimestampTz             not_before;
+	int64                   not_before;
 } Start;
 
-static List       *starts = NIL;
-static List       *unprobed = NIL; /* oids, in turn */
-static Oid         probing = InvalidOid;
-static TimestampTz probing_until;
-static TimestampTz launched_at;
-static long        sleep_ms; /* until the next turn, -1: until woken */
+/* times are mtr_now_ms */
 
-/* ---- pg_database ---- */
+static List *starts = NIL;
+static List *unprobed = NIL; /* oids, in turn */
+static Oid   probing = InvalidOid;
+static int64 probing_until;
+static int64 launched_at;
+static int64 wake_at; /* the next turn, -1: when woken */
 
-/* oids of all databases, or of those that a client may connect to */
-static List *
-list_databases(bool connectable)
-{
-	MemoryContext context = CurrentMemoryContext;
-	List         *found = NIL;
-	Relation      rel;
-	TableScanDesc scan;
-	HeapTuple     tuple;
-
-	StartTransactionCommand();
-	(void) GetTransactionSnapshot();
-	rel = table_open(DatabaseRelationId, AccessShareLock);
-	scan = table_beginscan_catalog(rel, 0, NULL);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		Form_pg_database db = (Form_pg_database) GETSTRUCT(tuple);
-		MemoryContext    old;
-
-		if (connectable && !db->datallowconn)
-			continue;
-		old = MemoryContextSwitchTo(context);
-		found = lappend_oid(found, db->oid);
-		MemoryContextSwitchTo(old);
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(context);
-	return found;
-}
-
-static bool
-database_exists(Oid dboid)
-{
-	List *all = list_databases(false);
-	bool  exists = list_member_oid(all, dboid);
-
-	list_free(all);
-	return exists;
-}
+static int   first_db = 0; /* whose turn it is: an index of MtrShared->db */
+static int   nwaiting;     /* databases that found no worker in this turn */
+static int64 said_no_worker = -NO_WORKER_LOG_MS;
 
 /* ---- starting ---- */
 
@@ -129,12 +91,10 @@ start_of(Oid dboid)
 }
 
 static void
-wake_after(TimestampTz when)
+wake_after(int64 when)
 {
-	long ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), when) + 1;
-
-	if (sleep_ms < 0 || ms < sleep_ms)
-		sleep_ms = ms;
+	if (wake_at < 0 || when < wake_at)
+		wake_at = when;
 }
 
 static void
@@ -145,7 +105,7 @@ retry_later(Start *s)
 				 : Min(FIRST_RETRY_MS << s->failures, MOST_RETRY_MS);
 
 	s->failures++;
-	s->not_before = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+	s->not_before = mtr_now_ms() + ms;
 }
 
 /* from one state to another; false, with nothing changed, if it was a third */
@@ -165,6 +125,80 @@ change_state(MtrDb *db, MtrFlusherState from, MtrFlusherState to)
 	return ok;
 }
 
+/* asks one flusher to leave, an idle one or one that had its turn; false: none */
+static bool
+ask_to_leave(bool idle)
+{
+	int64 now = mtr_now_ms();
+
+	for (int i = 0; i < MTR_MAX_DBS; i++)
+	{
+		/* from here on is who has had a worker for the longest time */
+		MtrDb *db = &MtrShared->db[(first_db + i) % MTR_MAX_DBS];
+		Latch *latch = NULL;
+
+		if (idle && pg_atomic_read_u32(&db->dirty) != 0)
+			continue;
+		SpinLockAcquire(&db->mutex);
+		if (db->flusher_state == MTR_FLUSHER_RUNNING && !db->leave_wanted &&
+			(idle || now >= db->flusher_since + TURN_MS))
+		{
+			db->leave_wanted = true;
+			latch = db->flusher_latch;
+		}
+		SpinLockRelease(&db->mutex);
+		if (latch != NULL)
+		{
+			SetLatch(latch);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* flushers that are on their way out */
+static int
+count_leaving(void)
+{
+	int       n = 0;
+	ListCell *lc;
+
+	foreach (lc, starts)
+	{
+		Start *s = lfirst(lc);
+		MtrDb *db = s->handle != NULL ? mtr_db_find(s->dboid) : NULL;
+
+		if (db == NULL)
+			continue;
+		SpinLockAcquire(&db->mutex);
+		if (db->flusher_state == MTR_FLUSHER_NONE ||
+			(db->flusher_state == MTR_FLUSHER_RUNNING && db->leave_wanted))
+			n++;
+		SpinLockRelease(&db->mutex);
+	}
+	return n;
+}
+
+/* as many flushers are to leave as databases wait */
+static void
+make_room(void)
+{
+	int wanted = nwaiting - count_leaving();
+
+	if (nwaiting == 0)
+		return;
+	while (wanted-- > 0 && (ask_to_leave(true) || ask_to_leave(false)))
+		;
+	wake_after(mtr_now_ms() + NO_WORKER_POLL_MS);
+	if (mtr_now_ms() < said_no_worker + NO_WORKER_LOG_MS)
+		return;
+	said_no_worker = mtr_now_ms();
+	ereport(LOG,
+			(errmsg("mortar: no background worker is free to flush usage"),
+			 errdetail("%d databases wait for one.", nwaiting),
+			 errhint("Usage is kept in memory. Raise max_worker_processes.")));
+}
+
 static void
 note_no_worker(MtrDb *db)
 {
@@ -173,6 +207,7 @@ note_no_worker(MtrDb *db)
 		"raise max_worker_processes";
 	TimestampTz now = GetCurrentTimestamp();
 
+	nwaiting++;
 	if (db == NULL)
 		return;
 	SpinLockAcquire(&db->mutex);
@@ -207,12 +242,19 @@ start_flusher(Start *s)
 {
 	MtrDb *db = mtr_db_find(s->dboid);
 
-	if (s->not_before > GetCurrentTimestamp())
+	if (s->handle != NULL)
+		return true;
+	if (s->not_before > mtr_now_ms())
 	{
 		wake_after(s->not_before);
 		return false;
 	}
-	if (!database_exists(s->dboid))
+	if (nwaiting > 0)
+	{
+		note_no_worker(db);
+		return false;
+	}
+	if (!mtr_database_exists(s->dboid))
 	{
 		if (db != NULL)
 			mtr_db_purge(s->dboid);
@@ -226,13 +268,6 @@ start_flusher(Start *s)
 	s->handle = NULL;
 	(void) change_state(db, MTR_FLUSHER_STARTING, MTR_FLUSHER_NONE);
 	note_no_worker(db);
-	if (s->failures == 0)
-		ereport(LOG,
-				(errmsg("mortar: no background worker is free to flush usage"),
-				 errhint("Usage is kept in memory. Raise "
-						 "max_worker_processes.")));
-	retry_later(s);
-	wake_after(s->not_before);
 	return false;
 }
 
@@ -294,8 +329,7 @@ check_blocker(MtrDb *db, pid_t blocker)
 {
 	if (BackendPidGetProc(blocker) != NULL)
 	{
-		wake_after(TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-											   BLOCKED_POLL_MS));
+		wake_after(mtr_now_ms() + BLOCKED_POLL_MS);
 		return;
 	}
 	SpinLockAcquire(&db->mutex);
@@ -308,15 +342,14 @@ check_blocker(MtrDb *db, pid_t blocker)
 static void
 check_stray(MtrDb *db)
 {
-	TimestampTz until = TimestampTzPlusMilliseconds(launched_at, STRAY_MS);
-
-	if (GetCurrentTimestamp() < until)
-		wake_after(until);
+	if (mtr_now_ms() < launched_at + STRAY_MS)
+		wake_after(launched_at + STRAY_MS);
 	else
 		(void) change_state(db, MTR_FLUSHER_STARTING, MTR_FLUSHER_NONE);
 }
 
-static void
+/* true: a flusher was started */
+static bool
 look_after(MtrDb *db, Oid dboid)
 {
 	MtrFlusherState state;
@@ -332,18 +365,30 @@ look_after(MtrDb *db, Oid dboid)
 	else if (state == MTR_FLUSHER_STARTING && start_of(dboid)->handle == NULL)
 		check_stray(db);
 	else if (state == MTR_FLUSHER_NONE && pg_atomic_read_u32(&db->dirty) != 0)
-		(void) start_flusher(start_of(dboid));
+	{
+		Start *s = start_of(dboid);
+
+		/* one that is on its way out wakes us by its end */
+		return s->handle == NULL && start_flusher(s) && s->handle != NULL;
+	}
+	return false;
+}
+
+static bool
+is_running(Oid dboid)
+{
+	MtrDb *db = OidIsValid(dboid) ? mtr_db_find(dboid) : NULL;
+
+	return db != NULL && db->flusher_state == MTR_FLUSHER_RUNNING;
 }
 
 /* starts the next probe when the last one has claimed its database or left */
 static void
 probe(void)
 {
-	MtrDb *db = OidIsValid(probing) ? mtr_db_find(probing) : NULL;
-
-	if (db != NULL && db->flusher_state == MTR_FLUSHER_RUNNING)
+	if (is_running(probing))
 		probing = InvalidOid;
-	if (OidIsValid(probing) && GetCurrentTimestamp() < probing_until)
+	if (OidIsValid(probing) && mtr_now_ms() < probing_until)
 	{
 		wake_after(probing_until);
 		return;
@@ -356,11 +401,10 @@ probe(void)
 		if (!start_flusher(s))
 			return;
 		unprobed = list_delete_first(unprobed);
-		if (s->handle != NULL)
+		if (s->handle != NULL && !is_running(s->dboid))
 		{
 			probing = s->dboid;
-			probing_until =
-				TimestampTzPlusMilliseconds(GetCurrentTimestamp(), PROBE_MS);
+			probing_until = mtr_now_ms() + PROBE_MS;
 			wake_after(probing_until);
 		}
 	}
@@ -369,20 +413,25 @@ probe(void)
 static void
 turn(void)
 {
-	sleep_ms = -1;
+	int first = first_db;
+
+	wake_at = -1;
+	nwaiting = 0;
 	reap();
+	probe();
 	for (int i = 0; i < MTR_MAX_DBS; i++)
 	{
-		MtrDb *db = &MtrShared->db[i];
+		int    at = (first + i) % MTR_MAX_DBS;
+		MtrDb *db = &MtrShared->db[at];
 		Oid    dboid;
 
 		LWLockAcquire(MtrShared->lock, LW_SHARED);
 		dboid = db->dboid;
 		LWLockRelease(MtrShared->lock);
-		if (OidIsValid(dboid))
-			look_after(db, dboid);
+		if (OidIsValid(dboid) && look_after(db, dboid))
+			first_db = (at + 1) % MTR_MAX_DBS;
 	}
-	probe();
+	make_room();
 	forget_idle();
 }
 
@@ -412,9 +461,9 @@ mtr_launcher_main(Datum arg)
 
 	before_shmem_exit(at_exit, (Datum) 0);
 	publish_latch(MyLatch);
-	launched_at = GetCurrentTimestamp();
+	launched_at = mtr_now_ms();
 	MemoryContextSwitchTo(TopMemoryContext);
-	unprobed = list_databases(true);
+	unprobed = mtr_list_databases(true);
 
 	/* exit code 1: should only this process be told to end, it comes back */
 	while (!ShutdownRequestPending)
@@ -424,8 +473,8 @@ mtr_launcher_main(Datum arg)
 		turn();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
-							 (sleep_ms >= 0 ? WL_TIMEOUT : 0),
-						 sleep_ms, PG_WAIT_EXTENSION);
+							 (wake_at >= 0 ? WL_TIMEOUT : 0),
+						 Max(wake_at - mtr_now_ms(), 0) + 1, PG_WAIT_EXTENSION);
 	}
 	proc_exit(1);
 }

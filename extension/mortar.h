@@ -104,6 +104,12 @@ extern void mtr_check_admin(const char *func);
 /* a new time-ordered id (UUIDv7) */
 extern void mtr_new_id(pg_uuid_t *id);
 
+/*
+ * Milliseconds on a clock that nobody sets: what deadlines and back-offs are
+ * measured by.
+ */
+extern int64 mtr_now_ms(void);
+
 /* palloc'd pg_uuid_t as a Datum */
 extern Datum mtr_uuid_datum(const pg_uuid_t *id);
 

@@ -97,7 +97,9 @@ typedef struct MtrDb
 	MtrFlusherState flusher_state;
 	pid_t           flusher_pid;
 	Latch          *flusher_latch;
+	int64           flusher_since; /* mtr_now_ms, of its claim */
 	pid_t       blocked_by; /* backend that keeps the flusher out; 0: nobody */
+	bool        leave_wanted;     /* another database waits for a worker */
 	int         flusher_failures; /* in a row, for the launcher's back-off */
 	TimestampTz last_flush;
 	TimestampTz last_error_at;

@@ -186,19 +186,22 @@ mtr_tenant_mark_dirty(MtrTenant *t)
 	uint64            bit = UINT64CONST(1) << (t->index % 64);
 	pg_atomic_uint64 *word = &MtrDirty[t->index / 64];
 	MtrDb            *db = &MtrShared->db[t->db];
+	bool              first;
 
 	if ((pg_atomic_read_u64(word) & bit) == 0)
 		pg_atomic_fetch_or_u64(word, bit);
-	if (pg_atomic_read_u32(&db->dirty) == 0)
+	first = pg_atomic_read_u32(&db->dirty) == 0;
+	if (first)
 		pg_atomic_write_u32(&db->dirty, 1);
 
 	/*
 	 * A running flusher looks by itself; one that is about to leave looks once
 	 * more after it has said so.  Whichever of the two comes second sees the
-	 * other: hence the barrier between our flag and its state.
+	 * other: hence the barrier between our flag and its state.	Only the first
+	 * wakes the launcher, which does not forget until the flag is taken.
 	 */
 	pg_memory_barrier();
-	return db->flusher_state == MTR_FLUSHER_NONE;
+	return first && db->flusher_state == MTR_FLUSHER_NONE;
 }
 
 /* takes an unpinned slot out of memory, with its usage slots */

@@ -4,6 +4,8 @@
  */
 #include "mortar.h"
 
+#include <time.h>
+
 #include "access/xlog.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -33,6 +35,16 @@ mtr_new_id(pg_uuid_t *id)
 	ms = now / 1000 + (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
 						  SECS_PER_DAY * INT64CONST(1000);
 	mtr_uuid7(id->data, (uint64) Max(ms, 0), rnd, &state);
+}
+
+int64
+mtr_now_ms(void)
+{
+	struct timespec now;
+
+	/* cannot fail for this clock */
+	(void) clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 Datum

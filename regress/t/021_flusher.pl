@@ -7,6 +7,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
+use IPC::Run;
 use Mortar;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -143,6 +144,32 @@ $poor->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $poor->start;
 ok($poor->poll_query_until($Mortar::database, 'SELECT sum(upto_qty) = 9 FROM mortar.usage_journal'),
   '... until the server is started with more');
+
+# ---- one worker for three databases, of which one is always busy ----
+$poor->append_conf('postgresql.conf', 'max_worker_processes = 3');
+$poor->restart('fast');
+my @turns = qw(first second);
+for my $database (@turns) {
+  $poor->safe_psql('postgres', "CREATE DATABASE $database");
+  $poor->safe_psql($database, $_) for 'CREATE EXTENSION mortar', "SELECT mortar.create_tenant('acme')";
+}
+my $load = $poor->basedir . '/load.sql';
+append_to_file($load, "SELECT mortar.record_usage('acme', 'requests', 1);\n");
+my ($out, $err) = ('', '');
+my $pgbench = IPC::Run::start(
+  [ 'pgbench', '-n', '-R', 50, '-T', 600, '-f', $load, '-h', $poor->host, '-p', $poor->port, $Mortar::database ],
+  '<', \undef, '>', \$out, '2>', \$err);
+ok($poor->poll_query_until($Mortar::database, 'SELECT sum(upto_qty - from_qty) > 20 FROM mortar.usage_journal'), 'a busy database');
+for my $round (1, 2) {
+  $poor->safe_psql($_, "SELECT mortar.record_usage('acme', 'requests', 1)") for @turns;
+  ok($poor->poll_query_until($_, "SELECT sum(upto_qty - from_qty) = $round FROM mortar.usage_journal"),
+    "... does not keep the worker from the $_, round $round") for @turns;
+}
+my $flushed = $poor->safe_psql($Mortar::database, 'SELECT sum(upto_qty - from_qty) FROM mortar.usage_journal');
+ok($poor->poll_query_until($Mortar::database, "SELECT sum(upto_qty - from_qty) > $flushed FROM mortar.usage_journal"),
+  '... and is flushed itself');
+$pgbench->signal('TERM');
+$pgbench->finish;
 
 # ---- an extension that no flusher has seen, and a crash ----
 $poor->append_conf('postgresql.conf', 'max_worker_processes = 2');
