@@ -17,6 +17,14 @@
 #include "varatt.h"
 #endif
 
+/* does the role own the database? */
+#if PG_VERSION_NUM >= 160000
+#define MTR_OWNS_DATABASE(dboid, role)                                         \
+	object_ownercheck(DatabaseRelationId, dboid, role)
+#else
+#define MTR_OWNS_DATABASE(dboid, role) pg_database_ownercheck(dboid, role)
+#endif
+
 /* local transaction id of a backend; the place moved in 17 */
 #if PG_VERSION_NUM >= 170000
 #define MTR_MY_LXID (MyProc->vxid.lxid)

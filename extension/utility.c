@@ -8,7 +8,8 @@
  * asked to flush and leave, and is kept out until the command has ended.
  *
  * The wait is bounded and may be cancelled; after it the command runs whatever
- * the flusher did, so a flush that fails never forbids a command.
+ * the flusher did, so a flush that fails never forbids a command.  Somebody whose
+ * command will be refused sends no flusher away.
  *
  * DROP EXTENSION may come in many shapes (DROP SCHEMA, DROP OWNED ...
  * CASCADE); all of them drop the extension's catalog row, and that is when the
@@ -20,8 +21,10 @@
  */
 #include "mortar.h"
 
+#include "access/htup_details.h"
 #include "access/xlog.h"
 #include "catalog/objectaccess.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -34,6 +37,8 @@
 #include "storage/lock.h"
 #include "storage/procarray.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
 #include "utils/wait_event.h"
 
 #include "flush.h"
@@ -135,14 +140,12 @@ nap(void)
 static void
 send_flusher_away(MtrDb *db)
 {
-	TimestampTz until =
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(), LEAVE_MS);
+	int64 until = mtr_now_ms() + LEAVE_MS;
 	pid_t pid = 0;
 
-	while (!block(db) && GetCurrentTimestamp() < until)
+	while (!block(db) && mtr_now_ms() < until)
 		nap();
-	while (blocked == db && !has_left(db, &pid) &&
-		   GetCurrentTimestamp() < until)
+	while (blocked == db && !has_left(db, &pid) && mtr_now_ms() < until)
 		nap();
 }
 
@@ -197,6 +200,33 @@ database_of(Node *node)
 	}
 }
 
+static bool
+is_template(Oid dboid)
+{
+	HeapTuple tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
+	bool      result = false;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
+
+/* the command checks it too, but only after we have acted */
+static bool
+may_run(Node *node, Oid dboid)
+{
+	bool owner = MTR_OWNS_DATABASE(dboid, GetUserId());
+
+	if (IsA(node, CreatedbStmt))
+		return have_createdb_privilege() && (owner || is_template(dboid));
+	if (IsA(node, RenameStmt))
+		return owner && have_createdb_privilege();
+	return owner;
+}
+
 static void
 next_process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 					 ProcessUtilityContext context, ParamListInfo params,
@@ -223,7 +253,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 	if (name != NULL && MtrShared != NULL && !RecoveryInProgress())
 		dboid = get_database_oid(name, true);
-	if (OidIsValid(dboid))
+	if (OidIsValid(dboid) && may_run(pstmt->utilityStmt, dboid))
 		db = mtr_db_find(dboid);
 	if (db == NULL)
 	{
