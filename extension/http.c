@@ -6,7 +6,8 @@
  *
  *	 1 route		a C array; what is wrong with the path is told after step 3
  *	 2 authenticate	shared memory when warm
- *	 3 match		the key's tenant is the path's, and the key has the scope
+ *	 3 match		the key's tenant is the path's, it is neither suspended nor
+ *					closed, and the key has the scope
  *	 4 admit		the credit gate, and a claim on all that step 7 needs
  *	 5 enter		tenant context and role
  *	 6 handle		the route's handler, under row-level security
@@ -33,6 +34,7 @@
 #include "answer.h"
 #include "guc.h"
 #include "http.h"
+#include "life.h"
 #include "problem.h"
 #include "request.h"
 #include "slot.h"
@@ -162,7 +164,7 @@ authenticate(Call *call)
 }
 
 /*
- * Step 3, first half.	The answer does not depend on whether the path's tenant
+ * Step 3, first part.	The answer does not depend on whether the path's tenant
  * exists or could exist.
  */
 static bool
@@ -175,6 +177,24 @@ match_tenant(Call *call)
 		return refuse(call, 403, "tenant_mismatch",
 					  "The API key belongs to another tenant.");
 	call->req.tenant = own;
+	return true;
+}
+
+/*
+ * Step 3, second part.	 Pins the tenant's slot, which all further steps use; the
+ * state in it is that of the latest commit.
+ */
+static bool
+match_life(Call *call)
+{
+	const char *code;
+	const char *detail;
+
+	if (mtr_tenant_try_pin(call->req.tenant, &call->req.slot) != MTR_PIN_OK)
+		return refuse(call, 503, "unavailable",
+					  "The tenant cannot be served at the moment.");
+	if (mtr_life_refusal(mtr_life(call->req.slot), &code, &detail))
+		return refuse(call, 403, code, detail);
 	return true;
 }
 
@@ -194,7 +214,7 @@ refuse_route(Call *call, int status, const char *allow)
 	return false;
 }
 
-/* step 3, second half */
+/* step 3, third part */
 static bool
 match_scope(Call *call)
 {
@@ -238,9 +258,6 @@ admit(Call *call)
 		return refuse(
 			call, 413, "content_too_large",
 			psprintf("A body may have at most %d bytes.", MORTAR_MAX_BODY));
-	if (mtr_tenant_try_pin(call->req.tenant, &call->req.slot) != MTR_PIN_OK)
-		return refuse(call, 503, "unavailable",
-					  "The tenant cannot be served at the moment.");
 	if (call->req.route->gated && !mtr_gate_admit(call->req.slot, meters, &s))
 	{
 		mtr_problem_short(&call->res, &call->req, &s);
@@ -267,7 +284,7 @@ may_handle(Call *call)
 	/* a standby has neither slots nor keys in memory */
 	if (RecoveryInProgress())
 		return refuse(call, 503, "unavailable", "The server is a standby.");
-	if (!authenticate(call) || !match_tenant(call))
+	if (!authenticate(call) || !match_tenant(call) || !match_life(call))
 		return false;
 	if (wrong != 0)
 		return refuse_route(call, wrong, allow);

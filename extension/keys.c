@@ -16,6 +16,7 @@
 #include "core/apikey.h"
 #include "inval.h"
 #include "keys.h"
+#include "life.h"
 #include "slot.h"
 #include "spi.h"
 
@@ -152,8 +153,8 @@ hash_datum(const char *secret, int version)
  *					 expires_at timestamptz, not_before timestamptz)
  *		returns text
  *
- * Returns the key: the only time it is seen.  Raises 22004, 22023, MT404, and
- * 55000 when no pepper is loaded.
+ * Returns the key: the only time it is seen.  Raises 22004, 22023, MT404, MT403
+ * when the tenant is closed, and 55000 when no pepper is loaded.
  */
 Datum
 mtr_create_key(PG_FUNCTION_ARGS)
@@ -173,7 +174,7 @@ mtr_create_key(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("name must not be null")));
-	(void) mtr_tenant_pin(tenant);
+	mtr_require_open(mtr_tenant_pin(tenant));
 
 	mtr_new_id(&id);
 	if (!pg_strong_random(random, sizeof(random)))
@@ -220,6 +221,7 @@ mtr_revoke_key(PG_FUNCTION_ARGS)
 
 	mtr_require_preload();
 	mtr_check_admin("revoke_key");
+	mtr_refuse_recovery();
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	if (PG_ARGISNULL(1))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

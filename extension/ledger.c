@@ -14,6 +14,7 @@
 
 #include "gate.h"
 #include "idem.h"
+#include "life.h"
 #include "slot.h"
 #include "spi.h"
 #include "xact.h"
@@ -127,6 +128,7 @@ mtr_create_tenant(PG_FUNCTION_ARGS)
 
 	mtr_require_preload();
 	mtr_check_admin("create_tenant");
+	mtr_refuse_recovery();
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	memset(nulls, ' ', sizeof(nulls));
 	for (int i = 0; i < 3; i++)
@@ -184,7 +186,8 @@ post_grant(MtrTenant *t, const char *tenant, const pg_uuid_t *grant_id,
  *
  * Gives a tenant credits: 1 .. 2^61 - 1 micro-credits.	Returns the grant's id;
  * the same key and arguments return it again and move nothing.  Raises
- * 22003, 22004, 22023, MT404, MT422; 0A000 for what comes later.
+ * 22003, 22004, 22023, MT403 when the tenant is closed, MT404, MT422; 0A000 for
+ * what comes later.
  */
 Datum
 mtr_grant_credits(PG_FUNCTION_ARGS)
@@ -207,6 +210,7 @@ mtr_grant_credits(PG_FUNCTION_ARGS)
 	SPI_connect();
 	if (!mtr_idem_replayed(&idem, &grant_id))
 	{
+		mtr_require_open(t);
 		mtr_new_id(&grant_id);
 		if (mtr_idem_store(&idem, &grant_id))
 			post_grant(t, tenant, &grant_id, amount);
@@ -238,7 +242,9 @@ on_short_arg(FunctionCallInfo fcinfo, int argno)
  *
  * Takes credits, inside the caller's transaction.	Returns the entry's id, or
  * NULL when credits do not suffice and on_short is 'return'; raises MT402
- * (DETAIL: required_uc and available_uc) when it is 'error'.
+ * (DETAIL: required_uc and available_uc) when it is 'error'.  A suspended tenant
+ * cannot charge itself, an admin still can; a closed one is charged by nobody
+ * (MT403).
  */
 Datum
 mtr_charge(PG_FUNCTION_ARGS)
@@ -264,9 +270,12 @@ mtr_charge(PG_FUNCTION_ARGS)
 						 DatumGetCString(DirectFunctionCall1(jsonb_out, meta)));
 
 	t = mtr_tenant_pin(tenant);
+	if (!mtr_is_member(MTR_ROLE_ADMIN))
+		mtr_require_active(t);
 	SPI_connect();
 	if (!mtr_idem_replayed(&idem, &entry_id))
 	{
+		mtr_require_open(t);
 		paid = mtr_take(t, amount, &s);
 		if (!paid && !may_return)
 			mtr_raise_short(&s);

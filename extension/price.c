@@ -143,6 +143,7 @@ mtr_set_price(PG_FUNCTION_ARGS)
 
 	mtr_require_preload();
 	mtr_check_admin("set_price");
+	mtr_refuse_recovery();
 	meter = mtr_meter_arg(fcinfo, 0);
 	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -119,6 +119,14 @@ typedef enum MtrTenantState
 	MTR_TENANT_READY
 } MtrTenantState;
 
+/* mortar.tenants.state: whether the tenant may call; closed is for ever */
+typedef enum MtrLife
+{
+	MTR_LIFE_ACTIVE,
+	MTR_LIFE_SUSPENDED,
+	MTR_LIFE_CLOSED
+} MtrLife;
+
 /*
  * What one price has charged one tenant.  priced moves when a call is
  * charged, done when it commits, flushed when the flusher's transaction
@@ -144,6 +152,7 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	/* the fields of every call stand first, on the slot's own cache line */
 	slock_t     mutex;
 	uint8       state;     /* MtrTenantState */
+	uint8       life;      /* MtrLife */
 	int32       pins;      /* transactions that may still change the slot */
 	int64       available; /* spendable, less what calls in flight have taken */
 	int64       floor;     /* refuse at or below */

@@ -128,6 +128,13 @@ mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
 	return mtr_tenant_load(tenant, slot);
 }
 
+void
+mtr_raise_no_tenant(const char *tenant)
+{
+	ereport(ERROR, (errcode(MTR_ERR_NOT_FOUND),
+					errmsg("there is no tenant \"%s\"", tenant)));
+}
+
 MtrTenant *
 mtr_tenant_pin(const char *tenant)
 {
@@ -138,9 +145,7 @@ mtr_tenant_pin(const char *tenant)
 		case MTR_PIN_OK:
 			break;
 		case MTR_PIN_NO_TENANT:
-			ereport(ERROR, (errcode(MTR_ERR_NOT_FOUND),
-							errmsg("there is no tenant \"%s\"", tenant)));
-			break;
+			mtr_raise_no_tenant(tenant);
 		case MTR_PIN_FULL:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -343,6 +348,7 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->db = db;
 	t->generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
 	t->pins = 1;
+	t->life = MTR_LIFE_ACTIVE;
 	t->available = t->incoming = t->held = t->floor = 0;
 	t->last_posted = 0;
 	t->usage = NULL;

@@ -30,6 +30,9 @@ extern MtrPin mtr_tenant_try_pin(const char *tenant, MtrTenant **slot);
  */
 extern MtrTenant *mtr_tenant_pin(const char *tenant);
 
+/* raises the MT404 for an id that no tenant has */
+extern void mtr_raise_no_tenant(const char *tenant) pg_attribute_noreturn();
+
 /*
  * A slot for a tenant that this transaction has just inserted; private to it
  * until commit.  Raises 53400 when memory is full, 55P03 when an earlier tenant of

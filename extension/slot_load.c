@@ -41,7 +41,8 @@
 static MtrStmt stmt_balance = {
 	.sql = "SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "
 		   "    FROM mortar.usage_marks WHERE tenant_id = $1))"
-		   "  ::pg_catalog.int8, l.last "
+		   "  ::pg_catalog.int8, l.last, CASE t.state WHEN 'active' THEN 0 "
+		   "    WHEN 'suspended' THEN 1 ELSE 2 END "
 		   "FROM mortar.tenants t, "
 		   "  (SELECT sum(CASE WHEN to_account = 'available' THEN amount_uc "
 		   "      WHEN from_account = 'available' THEN -amount_uc END) "
@@ -65,10 +66,9 @@ static MtrStmt stmt_counters = {
 
 typedef struct Loaded
 {
-	bool        exists;
-	int64       available;
-	TimestampTz last_posted;
-	int64       quantity[MTR_METERS]; /* under the price in force */
+	bool      exists;
+	MtrStored stored;
+	int64     quantity[MTR_METERS]; /* under the price in force */
 } Loaded;
 
 static void
@@ -97,25 +97,32 @@ read_counters(const char *tenant, const MtrPrice *prices, Loaded *l)
 	}
 }
 
+bool
+mtr_tenant_stored(const char *tenant, MtrStored *s)
+{
+	Datum args[1];
+	Datum posted;
+	bool  isnull;
+
+	args[0] = CStringGetTextDatum(tenant);
+	mtr_exec(&stmt_balance, args, NULL, MTR_SNAP_OTHERS, 1);
+	if (SPI_processed == 0)
+		return false;
+	posted = mtr_first(2, &isnull);
+	s->last_posted = isnull ? 0 : DatumGetTimestampTz(posted);
+	s->available = DatumGetInt64(mtr_first(1, &isnull));
+	s->life = (MtrLife) DatumGetInt32(mtr_first(3, &isnull));
+	return true;
+}
+
 static void
 read_tables(const char *tenant, const MtrPrice *prices, Loaded *l)
 {
-	Datum args[1];
-	bool  isnull;
-
 	memset(l, 0, sizeof(*l));
 	SPI_connect();
-	args[0] = CStringGetTextDatum(tenant);
-	mtr_exec(&stmt_balance, args, NULL, MTR_SNAP_OTHERS, 1);
-	if (SPI_processed == 1)
-	{
-		l->exists = true;
-		Datum posted = mtr_first(2, &isnull);
-
-		l->last_posted = isnull ? 0 : DatumGetTimestampTz(posted);
-		l->available = DatumGetInt64(mtr_first(1, &isnull));
+	l->exists = mtr_tenant_stored(tenant, &l->stored);
+	if (l->exists)
 		read_counters(tenant, prices, l);
-	}
 	SPI_finish();
 }
 
@@ -125,8 +132,9 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 	int n = 0;
 
 	SpinLockAcquire(&t->mutex);
-	t->available = l->available;
-	t->last_posted = l->last_posted;
+	t->available = l->stored.available;
+	t->last_posted = l->stored.last_posted;
+	t->life = l->stored.life;
 	t->generation = generation;
 	for (int m = 0; m < MTR_METERS; m++)
 	{

@@ -2,10 +2,12 @@
  * stats.c
  *		What shared memory holds, as rows for a DBA's views.
  *
- * Nothing here pins or loads; each row is read under one lock.
+ * Nothing here pins or loads; each row is read under one lock.  A standby has
+ * neither tenants in memory nor a flusher, and claims no place for its database.
  */
 #include "mortar.h"
 
+#include "access/xlog.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -56,9 +58,13 @@ put_slot(ReturnSetInfo *rsinfo, MtrTenant *t, int db)
 Datum
 mtr_slots(PG_FUNCTION_ARGS)
 {
-	int db = mtr_db() - MtrShared->db;
+	int db;
 
+	mtr_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
+	if (RecoveryInProgress())
+		return (Datum) 0;
+	db = mtr_db() - MtrShared->db;
 	for (int i = 0; i < mtr_max_tenants; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -68,36 +74,44 @@ mtr_slots(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static void
+copy_db(MtrDb *copy)
+{
+	MtrDb *db = mtr_db();
+
+	SpinLockAcquire(&db->mutex);
+	memcpy(copy, db, sizeof(*copy));
+	SpinLockRelease(&db->mutex);
+}
+
 /* the row of the view mortar.flusher */
 Datum
 mtr_flusher_state(PG_FUNCTION_ARGS)
 {
 	static const char *const states[] = {"none", "starting", "running"};
-	MtrDb                   *db = mtr_db();
 	TupleDesc                desc;
-	MtrFlusherState          state;
+	MtrDb                    copy;
 	Datum                    values[7];
 	bool                     nulls[7] = {false};
-	char                     error[sizeof(db->last_error)];
 
+	mtr_require_preload();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	SpinLockAcquire(&db->mutex);
-	state = db->flusher_state;
-	values[1] = Int32GetDatum(db->flusher_pid);
-	nulls[1] = db->flusher_pid == 0;
-	values[2] = TimestampTzGetDatum(db->last_flush);
-	nulls[2] = db->last_flush == 0;
-	values[3] = Int64GetDatum((int64) db->flushed_rows);
-	values[4] = Int32GetDatum(db->flusher_failures);
-	memcpy(error, db->last_error, sizeof(error));
-	values[6] = TimestampTzGetDatum(db->last_error_at);
-	nulls[6] = nulls[5] = db->last_error_at == 0;
-	SpinLockRelease(&db->mutex);
+	memset(&copy, 0, sizeof(copy));
+	if (!RecoveryInProgress())
+		copy_db(&copy);
 
-	error[sizeof(error) - 1] = '\0';
-	values[0] = CStringGetTextDatum(states[state]);
-	values[5] = CStringGetTextDatum(error);
+	values[0] = CStringGetTextDatum(states[copy.flusher_state]);
+	values[1] = Int32GetDatum(copy.flusher_pid);
+	nulls[1] = copy.flusher_pid == 0;
+	values[2] = TimestampTzGetDatum(copy.last_flush);
+	nulls[2] = copy.last_flush == 0;
+	values[3] = Int64GetDatum((int64) copy.flushed_rows);
+	values[4] = Int32GetDatum(copy.flusher_failures);
+	copy.last_error[sizeof(copy.last_error) - 1] = '\0';
+	values[5] = CStringGetTextDatum(copy.last_error);
+	values[6] = TimestampTzGetDatum(copy.last_error_at);
+	nulls[6] = nulls[5] = copy.last_error_at == 0;
 	PG_RETURN_DATUM(HeapTupleGetDatum(
 		heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

@@ -23,6 +23,7 @@
 #include "utils/builtins.h"
 
 #include "auth.h"
+#include "life.h"
 #include "shmem.h"
 #include "slot.h"
 #include "tenant.h"
@@ -173,6 +174,16 @@ require_block(const char *func)
 					 "until its end.")));
 }
 
+/* the tenant exists and may call */
+static void
+require_callable(const char *tenant)
+{
+	MtrTenant *t = mtr_tenant_pin(tenant);
+
+	mtr_require_active(t);
+	mtr_xact_unpin_unused(t);
+}
+
 /*
  * mortar.enter(tenant text) returns void
  *
@@ -185,9 +196,10 @@ mtr_enter(PG_FUNCTION_ARGS)
 	char tenant[MTR_TENANT_LEN];
 
 	mtr_require_preload();
+	mtr_refuse_recovery();
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	require_block("enter");
-	mtr_xact_unpin_unused(mtr_tenant_pin(tenant)); /* it exists */
+	require_callable(tenant);
 	mtr_context_set(tenant, NULL);
 	PG_RETURN_VOID();
 }
@@ -206,6 +218,7 @@ mtr_login(PG_FUNCTION_ARGS)
 	MtrAuth     auth;
 
 	mtr_require_preload();
+	mtr_refuse_recovery();
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("credential must not be null")));
@@ -227,6 +240,7 @@ mtr_login(PG_FUNCTION_ARGS)
 				 errhint("SQL gives a tenant all of tables:read, tables:write, "
 						 "rows:read, rows:write and usage; the key must have "
 						 "these scopes.")));
+	require_callable(who.tenant_id);
 	mtr_context_set(who.tenant_id, &who.key_id);
 	PG_RETURN_TEXT_P(cstring_to_text(who.tenant_id));
 }

@@ -13,6 +13,7 @@
  */
 #include "mortar.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -102,6 +103,8 @@ copy_memory(const char *tenant, Memory *m)
 	MtrTenant *t;
 
 	memset(m, 0, sizeof(*m));
+	if (RecoveryInProgress()) /* a standby has nothing in memory */
+		return;
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
 	t = mtr_tenant_lookup(mtr_db() - MtrShared->db, tenant);
 	if (t != NULL)

@@ -6,6 +6,9 @@
  * it, and adds what memory holds beyond it (unflushed.c).	If a tenant or a usage
  * slot left memory meanwhile, what it held is in tables that the snapshot may
  * not see: then the reader starts again with a new snapshot.
+ *
+ * A standby has nothing in memory: there tables are all that is read, and no
+ * tenant is pinned.
  */
 #include "mortar.h"
 
@@ -21,7 +24,9 @@
 #include "core/price.h"
 #include "gate.h"
 #include "http.h"
+#include "life.h"
 #include "slot.h"
+#include "slot_load.h"
 #include "spi.h"
 #include "usage.h"
 #include "xact.h"
@@ -197,6 +202,30 @@ check_by(ArrayType *by)
 	return unit;
 }
 
+/* reads the tables of a standby; raises MT404 */
+static void
+stored_tenant(const char *tenant, MtrStored *s)
+{
+	bool found;
+
+	SPI_connect();
+	found = mtr_tenant_stored(tenant, s);
+	SPI_finish();
+	if (!found)
+		mtr_raise_no_tenant(tenant);
+}
+
+static void
+require_tenant(const char *tenant)
+{
+	MtrStored s;
+
+	if (RecoveryInProgress())
+		stored_tenant(tenant, &s);
+	else
+		mtr_xact_unpin_unused(mtr_tenant_pin(tenant));
+}
+
 /*
  * mortar.usage(tenant text, since timestamptz, until timestamptz, by text[],
  *				tz text) returns setof (meter, key_id, route, bucket, quantity,
@@ -221,7 +250,7 @@ mtr_usage(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("since, until, by and tz must not be null")));
 	unit = check_by(PG_GETARG_ARRAYTYPE_P(3));
-	mtr_xact_unpin_unused(mtr_tenant_pin(tenant)); /* it exists */
+	require_tenant(tenant);
 	InitMaterializedSRF(fcinfo, 0);
 
 	SPI_connect();
@@ -257,25 +286,59 @@ unflushed_cost_locked(MtrTenant *t)
 	return total;
 }
 
+typedef struct Balance
+{
+	int64   available;
+	int64   held;
+	int64   unflushed;
+	MtrLife life;
+} Balance;
+
+/*
+ * All figures are read under one lock; the running transaction's own grants
+ * count, and so does what it did to the tenant's state.
+ */
+static void
+balance_of_slot(const char *tenant, Balance *b)
+{
+	MtrTenant *t = mtr_tenant_pin(tenant);
+
+	SpinLockAcquire(&t->mutex);
+	b->available = t->available;
+	b->held = t->held;
+	b->unflushed = unflushed_cost_locked(t);
+	SpinLockRelease(&t->mutex);
+	b->available += mtr_xact_pinned(t)->pending;
+	b->life = mtr_life(t);
+	mtr_xact_unpin_unused(t);
+}
+
+static void
+balance_of_tables(const char *tenant, Balance *b)
+{
+	MtrStored s;
+
+	stored_tenant(tenant, &s);
+	b->available = s.available;
+	b->held = 0;
+	b->unflushed = 0;
+	b->life = s.life;
+}
+
 /*
  * mortar.balance(tenant text) returns (available_uc, held_uc, unflushed_uc,
  *		debt_uc, next_expiry, state)
  *
- * All figures are read under one lock; the running transaction's own grants
- * count.
+ * From the slot; on a standby from tables.
  */
 Datum
 mtr_balance(PG_FUNCTION_ARGS)
 {
-	char       tenant[MTR_TENANT_LEN];
-	TupleDesc  desc;
-	MtrTenant *t;
-	int64      pending;
-	int64      available;
-	int64      held;
-	int64      unflushed;
-	Datum      values[6];
-	bool       nulls[6] = {false};
+	char      tenant[MTR_TENANT_LEN];
+	TupleDesc desc;
+	Balance   b;
+	Datum     values[6];
+	bool      nulls[6] = {false};
 
 	mtr_require_preload();
 	mtr_tenant_arg(fcinfo, 0, tenant);
@@ -283,22 +346,18 @@ mtr_balance(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 
-	t = mtr_tenant_pin(tenant);
-	pending = mtr_xact_pinned(t)->pending;
-	SpinLockAcquire(&t->mutex);
-	available = t->available;
-	held = t->held;
-	unflushed = unflushed_cost_locked(t);
-	SpinLockRelease(&t->mutex);
-	mtr_xact_unpin_unused(t);
+	if (RecoveryInProgress())
+		balance_of_tables(tenant, &b);
+	else
+		balance_of_slot(tenant, &b);
 
-	values[0] = Int64GetDatum(available + pending);
-	values[1] = Int64GetDatum(held);
-	values[2] = Int64GetDatum(unflushed);
+	values[0] = Int64GetDatum(b.available);
+	values[1] = Int64GetDatum(b.held);
+	values[2] = Int64GetDatum(b.unflushed);
 	values[3] = Int64GetDatum(0);
 	values[4] = (Datum) 0;
 	nulls[4] = true;
-	values[5] = CStringGetTextDatum("active");
+	values[5] = CStringGetTextDatum(mtr_life_name(b.life));
 	PG_RETURN_DATUM(HeapTupleGetDatum(
 		heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
@@ -309,8 +368,9 @@ mtr_balance(PG_FUNCTION_ARGS)
  *
  * Counts and charges usage that the product measured itself: 0 .. 2^61 - 1.
  * Becomes usage when the transaction commits.	Raises MT402 when credits do not
- * suffice, 22003 and 22023 for values out of range, 53400 when memory is full,
- * 0A000 for durability other than 'buffered'.
+ * suffice, MT403 when the tenant is suspended or closed, 22003 and 22023 for
+ * values out of range, 53400 when memory is full, 0A000 for durability other than
+ * 'buffered'.
  */
 Datum
 mtr_record_usage(PG_FUNCTION_ARGS)
@@ -341,6 +401,7 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 		MTR_NOT_YET("durability other than 'buffered'");
 
 	t = mtr_tenant_pin(tenant);
+	mtr_require_active(t);
 	if (!mtr_usage_claim(t, meter, 0, NULL, true, &ref))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

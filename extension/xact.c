@@ -40,7 +40,8 @@ typedef enum RecordKind
 {
 	RECORD_DEBIT,
 	RECORD_CREDIT,
-	RECORD_USAGE
+	RECORD_USAGE,
+	RECORD_LIFE
 } RecordKind;
 
 typedef struct Record
@@ -51,7 +52,8 @@ typedef struct Record
 	int        prev; /* older record of the same pin, -1: none */
 	MtrUsage  *usage;
 	int16      counter;
-	int64      amount; /* credit, debit from the slot, or quantity */
+	int64      amount; /* credit, debit from the slot, quantity, or step of
+						* MtrTenant.life */
 	int64      from_pending;
 } Record;
 
@@ -136,6 +138,7 @@ mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new)
 	pins[npins].claimed = 0;
 	pins[npins].pending = 0;
 	pins[npins].announced = 0;
+	pins[npins].life = 0;
 	pins[npins].last = -1;
 	npins++;
 }
@@ -214,6 +217,16 @@ mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending)
 }
 
 void
+mtr_xact_life(MtrTenant *t, MtrLife life)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int        step = (int) life - (t->life + pin->life);
+
+	add_record(pin, RECORD_LIFE, NULL, -1)->amount += step;
+	pin->life += step;
+}
+
+void
 mtr_xact_on_commit(void (*func)(void *arg), void *arg)
 {
 	commit_func = func;
@@ -267,6 +280,8 @@ undo_record(const Record *r, MtrTenant *t)
 				t->available += back - r->from_pending;
 			}
 			break;
+		case RECORD_LIFE: /* the slot has not seen it */
+			break;
 	}
 }
 
@@ -294,6 +309,7 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 	{
 		t->available += pin->pending;
 		t->incoming -= pin->announced;
+		t->life += pin->life;
 	}
 	if (pin->is_new)
 	{
@@ -407,6 +423,8 @@ abort_records(int level)
 			pin->pending -= r->amount;
 			pin->announced -= r->amount;
 		}
+		else if (r->kind == RECORD_LIFE)
+			pin->life -= (int) r->amount;
 	}
 }
 

@@ -25,6 +25,7 @@ typedef struct MtrPinned
 	uint32     claimed;   /* bit per counter that holds a reference */
 	int64      pending;   /* own grants less what was spent of them */
 	int64      announced; /* own grants, as counted in MtrTenant.incoming */
+	int        life;      /* what is added to MtrTenant.life at commit */
 	int        last;      /* newest record, -1: none */
 } MtrPinned;
 
@@ -65,6 +66,12 @@ extern void mtr_xact_credit(MtrTenant *t, int64 amount);
 /* a quantity that was priced; from_pending is what own grants paid of it */
 extern void
 mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending);
+
+/*
+ * The transaction has suspended, resumed or closed the tenant.	 The caller
+ * holds a lock to the end of the transaction that keeps others from doing so.
+ */
+extern void mtr_xact_life(MtrTenant *t, MtrLife life);
 
 /* run in the COMMIT callback (flusher); nothing may fail in it */
 extern void mtr_xact_on_commit(void (*func)(void *arg), void *arg);

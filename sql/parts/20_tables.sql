@@ -7,9 +7,20 @@ CREATE TABLE mortar.tenants (
                 CHECK (tenant_id ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
     name        text,
     external_id text UNIQUE,
-    created_at  timestamptz NOT NULL DEFAULT now()
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    state       text NOT NULL DEFAULT 'active',
+    state_reason     text,
+    state_changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT tenants_state_check CHECK (CASE state
+        WHEN 'active' THEN state_reason IS NULL
+        WHEN 'suspended' THEN state_reason IS NOT NULL
+        ELSE state = 'closed' END)
 );
 COMMENT ON TABLE mortar.tenants IS 'one row per paying customer of the product';
+COMMENT ON COLUMN mortar.tenants.state IS
+    'active; suspended: its calls are refused until it is resumed; closed: for ever';
+COMMENT ON COLUMN mortar.tenants.state_reason IS
+    'why it is suspended, or was when it was closed; never told to the tenant';
 
 -- There are no foreign keys between these tables.  Being members of the
 -- extension, they would exist before a parallel restore has loaded what they

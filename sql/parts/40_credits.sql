@@ -14,13 +14,31 @@ CREATE FUNCTION mortar.create_tenant(tenant text, name text DEFAULT NULL,
 COMMENT ON FUNCTION mortar.create_tenant(text, text, text) IS
     'creates a tenant and returns its id (^[a-z0-9][a-z0-9_-]{0,62}$); errors: 22023, MT409 when it exists, 53400';
 
+CREATE FUNCTION mortar.suspend_tenant(tenant text, reason text) RETURNS bool
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_suspend_tenant';
+COMMENT ON FUNCTION mortar.suspend_tenant(text, text) IS
+    'refuses a tenant''s calls with 403 tenant_suspended from the instant of commit on; grants and an admin''s charges go on; false when it was suspended before; errors: 22004, MT403 when it is closed, MT404';
+
+CREATE FUNCTION mortar.resume_tenant(tenant text) RETURNS bool
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_resume_tenant';
+COMMENT ON FUNCTION mortar.resume_tenant(text) IS
+    'ends a suspension at the instant of commit; false when there was none; errors: MT403 when it is closed, MT404';
+
+CREATE FUNCTION mortar.close_tenant(tenant text) RETURNS bool
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'mtr_close_tenant';
+COMMENT ON FUNCTION mortar.close_tenant(text) IS
+    'closes a tenant for ever: its keys are refused with 403 tenant_closed from the instant of commit on, its credits stay as they are, all data is kept; false when it was closed before; errors: MT404';
+
 CREATE FUNCTION mortar.create_key(tenant text, name text,
         scopes text[] DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
         not_before timestamptz DEFAULT NULL) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_create_key';
 COMMENT ON FUNCTION mortar.create_key(text, text, text[], timestamptz, timestamptz) IS
-    'makes an API key and returns it, the only time it is seen; scopes null: all but admin; errors: 22004, 22023, 55000 without a pepper, MT404';
+    'makes an API key and returns it, the only time it is seen; scopes null: all but admin; errors: 22004, 22023, 55000 without a pepper, MT403 when the tenant is closed, MT404';
 
 CREATE FUNCTION mortar.revoke_key(tenant text, key_id uuid) RETURNS bool
     LANGUAGE c VOLATILE PARALLEL UNSAFE
@@ -35,13 +53,13 @@ CREATE FUNCTION mortar.grant_credits(tenant text, amount_uc int8, key text,
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_grant_credits';
 COMMENT ON FUNCTION mortar.grant_credits(text, int8, text, int4, text, timestamptz, timestamptz) IS
-    'gives credits, once per key, and returns the grant''s id; errors: 22003, 22004, 22023, MT404, MT422 when the key was used with other arguments, 0A000 for options that come later';
+    'gives credits, once per key, and returns the grant''s id; errors: 22003, 22004, 22023, MT403 when the tenant is closed, MT404, MT422 when the key was used with other arguments, 0A000 for options that come later';
 
 CREATE FUNCTION mortar.charge(tenant text, amount_uc int8, key text,
         meta jsonb DEFAULT '{}', on_short text DEFAULT 'error') RETURNS uuid
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_charge';
 COMMENT ON FUNCTION mortar.charge(text, int8, text, jsonb, text) IS
-    'takes credits in the caller''s transaction, once per key, and returns the entry''s id; when credits do not suffice: MT402, or null with on_short => ''return''; errors: 22003, 22004, 22023, 42501, MT404, MT422';
+    'takes credits in the caller''s transaction, once per key, and returns the entry''s id; when credits do not suffice: MT402, or null with on_short => ''return''; errors: 22003, 22004, 22023, 42501, MT403 when the tenant is closed, or suspended and charging itself, MT404, MT422';
 
 CREATE FUNCTION mortar.set_price(meter text, num_uc int8, per_units int8,
         route text DEFAULT NULL, tenant text DEFAULT NULL,

@@ -133,6 +133,8 @@ GRANT EXECUTE ON FUNCTION
 
 GRANT EXECUTE ON FUNCTION
     mortar.create_tenant(text, text, text),
+    mortar.suspend_tenant(text, text), mortar.resume_tenant(text),
+    mortar.close_tenant(text),
     mortar.create_key(text, text, text[], timestamptz, timestamptz),
     mortar.revoke_key(text, uuid),
     mortar.grant_credits(text, int8, text, int4, text, timestamptz, timestamptz),

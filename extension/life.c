@@ -1,0 +1,220 @@
+/*
+ * life.c
+ *		A tenant's state: suspending, resuming and closing it (SQL).
+ *
+ * A suspended tenant may not call, neither over HTTP nor in SQL, until it is
+ * resumed; a closed one never again.  Its rows and its ledger stay as they are,
+ * and a DBA reads all of them.
+ *
+ * How a change holds for every backend at the instant of commit: the changing
+ * transaction pins the tenant's slot, and its COMMIT callback changes the state in
+ * the slot.  A slot that is not in memory is loaded from the table, and cannot be
+ * while such a transaction runs, since that one pins it.
+ *
+ * Locking: changes of one tenant exclude each other by a lock of the lock manager,
+ * which is released after the callback.  A row lock would not do: it lets the next
+ * one pass a moment before the callback, and memory could end up with the earlier
+ * state.
+ */
+#include "mortar.h"
+
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/builtins.h"
+
+#include "life.h"
+#include "slot.h"
+#include "spi.h"
+#include "xact.h"
+
+PG_FUNCTION_INFO_V1(mtr_suspend_tenant);
+PG_FUNCTION_INFO_V1(mtr_resume_tenant);
+PG_FUNCTION_INFO_V1(mtr_close_tenant);
+
+/* fourth field of an advisory lock tag; users' own are 1 and 2 */
+#define LOCK_CLASS_LIFE 0x4d35
+
+static const char *const names[] = {
+	[MTR_LIFE_ACTIVE] = "active",
+	[MTR_LIFE_SUSPENDED] = "suspended",
+	[MTR_LIFE_CLOSED] = "closed",
+};
+
+/* hits no row when the tenant is in that state already, or closed */
+static MtrStmt stmt_change = {
+	.sql = "UPDATE mortar.tenants SET state = $2, state_reason = CASE $2 "
+		   "  WHEN 'active' THEN NULL WHEN 'suspended' THEN $3 "
+		   "  ELSE state_reason END, state_changed_at = clock_timestamp() "
+		   "WHERE tenant_id = $1 AND state NOT IN ($2, 'closed')",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 3,
+	.argtypes = {TEXTOID, TEXTOID, TEXTOID},
+};
+
+static MtrStmt stmt_state = {
+	.sql = "SELECT state FROM mortar.tenants WHERE tenant_id = $1",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 1,
+	.argtypes = {TEXTOID},
+};
+
+const char *
+mtr_life_name(MtrLife life)
+{
+	Assert(life <= MTR_LIFE_CLOSED);
+	return names[life];
+}
+
+MtrLife
+mtr_life(MtrTenant *t)
+{
+	/* one byte: under the slot's lock it would be no more recent */
+	return (MtrLife) (t->life + mtr_xact_pinned(t)->life);
+}
+
+bool
+mtr_life_refusal(MtrLife life, const char **code, const char **detail)
+{
+	switch (life)
+	{
+		case MTR_LIFE_ACTIVE:
+			return false;
+		case MTR_LIFE_SUSPENDED:
+			*code = "tenant_suspended";
+			*detail = "The tenant is suspended.";
+			return true;
+		case MTR_LIFE_CLOSED:
+			break;
+	}
+	*code = "tenant_closed";
+	*detail = "The tenant is closed.";
+	return true;
+}
+
+static void
+require_not(MtrLife life)
+{
+	const char *code;
+	const char *detail;
+
+	if (mtr_life_refusal(life, &code, &detail))
+		ereport(ERROR, (errcode(MTR_ERR_FORBIDDEN), errmsg("%s", detail),
+						errdetail("{\"code\":\"%s\"}", code)));
+}
+
+void
+mtr_require_active(MtrTenant *t)
+{
+	require_not(mtr_life(t));
+}
+
+void
+mtr_require_open(MtrTenant *t)
+{
+	if (mtr_life(t) == MTR_LIFE_CLOSED)
+		require_not(MTR_LIFE_CLOSED);
+}
+
+/* until the end of the transaction */
+static void
+lock_life(const char *tenant)
+{
+	LOCKTAG tag;
+	uint64  hash =
+		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
+						 (uint32) hash, LOCK_CLASS_LIFE);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+}
+
+/* true when a row was changed; raises MT403 when the tenant is closed */
+static bool
+change_row(const char *tenant, MtrLife life, Datum reason, bool no_reason)
+{
+	Datum args[3];
+	char  nulls[3] = {' ', ' ', no_reason ? 'n' : ' '};
+	bool  changed;
+
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = CStringGetTextDatum(mtr_life_name(life));
+	args[2] = reason;
+	SPI_connect();
+	mtr_exec(&stmt_change, args, nulls, MTR_SNAP_LATEST, 0);
+	changed = SPI_processed > 0;
+	if (!changed && life != MTR_LIFE_CLOSED)
+	{
+		mtr_exec(&stmt_state, args, NULL, MTR_SNAP_LATEST, 1);
+		if (strcmp(mtr_cell(0, 1), mtr_life_name(MTR_LIFE_CLOSED)) == 0)
+			require_not(MTR_LIFE_CLOSED);
+	}
+	SPI_finish();
+	return changed;
+}
+
+static Datum
+change(FunctionCallInfo fcinfo, const char *func, MtrLife life, Datum reason,
+	   bool no_reason)
+{
+	char       tenant[MTR_TENANT_LEN];
+	MtrTenant *t;
+	bool       changed;
+
+	mtr_require_preload();
+	mtr_check_admin(func);
+	mtr_tenant_arg(fcinfo, 0, tenant);
+	t = mtr_tenant_pin(tenant);
+	lock_life(tenant);
+	changed = change_row(tenant, life, reason, no_reason);
+	if (changed)
+	{
+		mtr_xact_reserve(1);
+		mtr_xact_life(t, life);
+	}
+	PG_RETURN_BOOL(changed);
+}
+
+/*
+ * mortar.suspend_tenant(tenant text, reason text) returns bool
+ *
+ * Refuses the tenant's calls from the instant of commit on.  The reason is for
+ * the DBA and is not told to the tenant.  False, with nothing changed, when the
+ * tenant was suspended before.  Raises 22004, 22023, MT404, and MT403 when it is
+ * closed.
+ */
+Datum
+mtr_suspend_tenant(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(1))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("reason must not be null")));
+	return change(fcinfo, "suspend_tenant", MTR_LIFE_SUSPENDED,
+				  PG_GETARG_DATUM(1), false);
+}
+
+/*
+ * mortar.resume_tenant(tenant text) returns bool
+ *
+ * Ends a suspension.  False when there was none.  Raises 22004, 22023, MT404, and
+ * MT403 when the tenant is closed.
+ */
+Datum
+mtr_resume_tenant(PG_FUNCTION_ARGS)
+{
+	return change(fcinfo, "resume_tenant", MTR_LIFE_ACTIVE, (Datum) 0, true);
+}
+
+/*
+ * mortar.close_tenant(tenant text) returns bool
+ *
+ * For ever: no call, no new key, no grant and no charge from the instant of commit
+ * on; all data is kept.  False when the tenant was closed before.  Raises 22004,
+ * 22023, MT404.
+ */
+Datum
+mtr_close_tenant(PG_FUNCTION_ARGS)
+{
+	return change(fcinfo, "close_tenant", MTR_LIFE_CLOSED, (Datum) 0, true);
+}

@@ -1,0 +1,32 @@
+/*
+ * life.h
+ *		A tenant's state: active, suspended or closed.
+ *
+ * The state stands in mortar.tenants and in the tenant's slot, where the COMMIT
+ * callback of whoever changes it changes it for all.
+ */
+#ifndef MORTAR_LIFE_H
+#define MORTAR_LIFE_H
+
+#include "shmem.h"
+
+/* "active", "suspended", "closed": as in mortar.tenants.state */
+extern const char *mtr_life_name(MtrLife life);
+
+/* the state of a pinned tenant, as this transaction sees it */
+extern MtrLife mtr_life(MtrTenant *t);
+
+/*
+ * Why a tenant in this state may not call: a problem's code and its detail.
+ * False, with neither, when it may.
+ */
+extern bool
+mtr_life_refusal(MtrLife life, const char **code, const char **detail);
+
+/* raises MT403 when the pinned tenant is suspended or closed */
+extern void mtr_require_active(MtrTenant *t);
+
+/* raises MT403 when the pinned tenant is closed */
+extern void mtr_require_open(MtrTenant *t);
+
+#endif /* MORTAR_LIFE_H */
