@@ -119,6 +119,7 @@
 	X("25006", 503, "unavailable")                                             \
 	X("40001", 503, "retry_later")                                             \
 	X("40P01", 503, "retry_later")                                             \
+	X("55P03", 503, "retry_later")                                             \
 	X("57014", 504, "timeout")                                                 \
 	X("53", 503, "unavailable")                                                \
 	X("57P0", 503, "unavailable")                                              \

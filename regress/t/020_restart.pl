@@ -129,6 +129,16 @@ ok($node->poll_query_until($Mortar::database,
   'a file that was entered before is only removed');
 is(counted(), $after + 12, '... and counts nothing twice');
 
+# ---- a file without records keeps nobody waiting ----
+$node->stop('fast');
+is(scalar(() = stop_files()), 1, 'every clean stop leaves a file');
+$node->start;
+lock_journal();
+$node->stop('fast');
+$node->start;
+is(admin("SELECT available_uc FROM mortar.balance('acme')"), $balance, 'but one that has no record is not waited for');
+unlock_journal();
+
 # ---- somebody else writes to the journal before the file is entered ----
 super("BEGIN; SELECT 1 FROM mortar.usage_marks FOR UPDATE; PREPARE TRANSACTION 'lock'");
 admin(record(6));
@@ -140,7 +150,8 @@ unlock_journal();
 super('UPDATE mortar.usage_marks SET upto_qty = upto_qty + 4, cost_uc = cost_uc + 40');
 $after += 10;
 journal_is($after + 12, 'usage of the file goes behind what a restore has put there');
-is(scalar(() = glob($node->data_dir . '/pg_stat/mortar-*')), 0, '... and nothing is set aside');
+ok($node->poll_query_until($Mortar::database,
+    "SELECT count(*) = 0 FROM pg_ls_dir('pg_stat') f WHERE f LIKE 'mortar-%'"), '... and nothing is set aside');
 ledger_is_right('... and the ledger agrees');
 
 # ---- a damaged file ----

@@ -79,6 +79,14 @@ is(counted('acme'), 111, 'nothing of it is seen in the usage');
 forget('lock');
 journal_is('acme', 111, 'the lock gone, usage reaches the journal once');
 
+# ---- a table that a load needs is locked ----
+prepared('lock', 'LOCK TABLE mortar.usage_marks IN ACCESS EXCLUSIVE MODE');
+super("UPDATE mortar.tenants SET name = 'C' WHERE tenant_id = 'core'");    # all are read again
+my (undef, undef, $busy) = $node->psql($Mortar::database,
+  "\\set VERBOSITY verbose\nSET statement_timeout = '60s';\nSELECT * FROM mortar.balance('core')");
+like($busy, qr/ERROR:  55P03/, 'a load does not wait for ever');
+forget('lock');
+
 # ---- one tenant cannot be flushed ----
 record('bolt', 1);
 record('core', 1);

@@ -100,7 +100,8 @@ is_deeply(insert({ fail => [ 'MT422', 'x', '{"errors":[{"pointer":"/colour"}]}' 
   [ { pointer => '/colour' } ], 'whose members are merged');
 refused({ fail => [ 'MT422', 'no JSON', 'no JSON' ] }, 422, 'validation_failed', 'one whose detail is no JSON',
   words => 'no JSON');
-is(insert({ fail => [ '55P03', 'x', 'x' ] })->{status}, 500, 'any other state is 500');
+is(insert({ fail => [ '55P03', 'x', 'x' ] })->{status}, 503, 'a lock that was not to be had in time is 503');
+is(insert({ fail => [ '55000', 'x', 'x' ] })->{status}, 500, 'any other state is 500');
 
 # -- retries ------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ other_states_are_private(void **state)
 	check("42P01", false, 404, "not_found", false, false);
 	check("42703", false, 400, "bad_request", false, false);
 	check("42501", false, 403, "forbidden", false, false);
+	check("55P03", false, 503, "retry_later", false, false);
 	check("57014", false, 504, "timeout", false, false);
 	check("53300", false, 503, "unavailable", false, false);
 	check("57P01", false, 503, "unavailable", false, false);
