@@ -20,11 +20,11 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
 
 #include "answer.h"
+#include "document.h"
 #include "handle.h"
 #include "problem.h"
 #include "request.h"
@@ -32,9 +32,6 @@
 #include "write.h"
 
 #define MAX_BULK_ROWS 1000
-
-/* the longest text of one document; what is stored of it is checked exactly */
-#define MAX_DOCUMENT_TEXT MORTAR_MAX_WINDOW
 
 /* no row when the table is absent: check and insert are one step */
 static MtrStmt insert_stmt = {
@@ -44,6 +41,7 @@ static MtrStmt insert_stmt = {
 		   " FROM mortar.doc_tables t"
 		   " WHERE t.tenant_id = $1 AND t.name = $2",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 5,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID, JSONBOID},
 };
@@ -61,48 +59,6 @@ typedef struct Insert
 	pg_uuid_t     last_id;
 } Insert;
 
-static void raise_row(const char *pointer, const char *code, const char *what)
-	pg_attribute_noreturn();
-
-static void
-raise_row(const char *pointer, const char *code, const char *what)
-{
-	mtr_raise_at(MTR_ERR_INVALID, code, "A row cannot be stored.", pointer,
-				 strlen(pointer), what);
-}
-
-/* the members that are the server's */
-static bool
-is_reserved(struct mtr_slice key)
-{
-	static const char *const reserved[] = {"id", "created_at", "updated_at"};
-
-	for (size_t i = 0; i < lengthof(reserved); i++)
-		if (key.len == strlen(reserved[i]) &&
-			memcmp(key.p, reserved[i], key.len) == 0)
-			return true;
-	return false;
-}
-
-static void
-check_document(const struct mtr_json_value *doc, const char *pointer)
-{
-	struct mtr_json_iter  it;
-	struct mtr_slice      key;
-	struct mtr_json_value value;
-
-	if (doc->kind != MTR_JSON_KIND_OBJECT)
-		raise_row(pointer, "validation_failed", "must be an object");
-	if (doc->raw.len > MAX_DOCUMENT_TEXT)
-		raise_row(pointer, "document_too_large",
-				  psprintf("has more than %d bytes", MAX_DOCUMENT_TEXT));
-	mtr_json_open(&it, doc, &mtr_json_palloc);
-	while (mtr_json_next_member(&it, &key, &value))
-		if (is_reserved(key))
-			mtr_raise_member(pointer, key, "read_only_member",
-							 "A row cannot be stored.", "is set by the server");
-}
-
 /*
  * Writes the row into the body.  With return=representation it stays there, as
  * an element of an array; that array must fit into one response.
@@ -116,22 +72,21 @@ put_new_row(Insert *ins, StringInfo body, Jsonb *doc, const char *pointer)
 		mtr_put(body, ",");
 	if (!mtr_put_row(body, &ins->last_id, ins->now, ins->now, doc,
 					 MORTAR_MAX_DOCUMENT))
-		raise_row(pointer, "document_too_large",
-				  psprintf("would be answered with more than %d bytes",
-						   MORTAR_MAX_DOCUMENT));
+		mtr_raise_document_too_large(pointer);
 	if (!ins->representation)
 		body->len = start;
 	else if (body->len - VARHDRSZ >= MORTAR_MAX_WINDOW)
-		mtr_raise(MTR_ERR_INVALID, "representation_too_large",
-				  "The new rows do not fit into one response: send fewer, or "
-				  "leave out Prefer: return=representation.");
+		mtr_raise_at(MTR_ERR_INVALID, "representation_too_large",
+					 "The new rows do not fit into one response: send fewer, "
+					 "or leave out Prefer: return=representation.",
+					 pointer, strlen(pointer),
+					 "the first row that does not fit");
 }
 
 static void
 insert_row(Insert *ins, StringInfo body, const struct mtr_json_value *value)
 {
 	char   pointer[32] = "";
-	char  *json;
 	Jsonb *doc;
 	Datum  args[5];
 
@@ -140,10 +95,7 @@ insert_row(Insert *ins, StringInfo body, const struct mtr_json_value *value)
 	MemoryContextSwitchTo(ins->row_cxt); /* executing a statement leaves it */
 	if (ins->bulk)
 		snprintf(pointer, sizeof(pointer), "/" UINT64_FORMAT, ins->n);
-	check_document(value, pointer);
-
-	json = pnstrdup(value->raw.p, value->raw.len);
-	doc = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+	doc = mtr_document_read(value, pointer, NULL);
 	mtr_new_id(&ins->last_id);
 	put_new_row(ins, body, doc, pointer);
 
@@ -173,8 +125,9 @@ insert_all(Insert *ins, StringInfo body, const struct mtr_json_value *root)
 	while (mtr_json_next_element(&it, &element))
 	{
 		if (ins->n == MAX_BULK_ROWS)
-			raise_row("", "too_many_rows",
-					  psprintf("has more than %d rows", MAX_BULK_ROWS));
+			mtr_raise_document(
+				"", "too_many_rows",
+				psprintf("has more than %d rows", MAX_BULK_ROWS));
 		insert_row(ins, body, &element);
 	}
 	if (ins->n == 0)

@@ -4,9 +4,10 @@
  *
  * All documents of all tenants live in mortar.doc_rows, led by tenant and
  * table.  As in handle_tables.c, statements run as mortar_tenant under
- * row-level security and name the tenant themselves.	Ids are time-ordered, so
- * a list in key order is a list in order of creation.  Inserting is in
- * handle_insert.c.
+ * row-level security and name the tenant themselves.	Lists are in the order of
+ * ids.	 Those that are made here are time-ordered, so that is the order of
+ * creation, unless clients choose ids of their own (handle_put.c).  Inserting is
+ * in handle_insert.c.
  *
  * Nothing is shared; all memory is the call's.
  */
@@ -20,26 +21,40 @@
 #include "answer.h"
 #include "core/uuid7.h"
 #include "handle.h"
+#include "page.h"
 #include "problem.h"
 #include "request.h"
 #include "spi.h"
 #include "write.h"
 
+#define BY_ID "id" /* the order of the list */
 #define OF_TABLE " WHERE tenant_id = $1 AND table_name = $2"
 
 static MtrStmt list_stmt = {
 	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
 		   "mortar.doc_rows" OF_TABLE " ORDER BY row_id",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.first_rows = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
+};
+
+static MtrStmt list_after_stmt = {
+	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
+		   "mortar.doc_rows" OF_TABLE " AND row_id > $3 ORDER BY row_id",
+	.role = MTR_ROLE_TENANT,
+	.by_index = true,
+	.first_rows = true,
+	.nargs = 3,
+	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
 };
 
 static MtrStmt get_stmt = {
 	.sql = "SELECT row_id, created_at, updated_at, doc FROM "
 		   "mortar.doc_rows" OF_TABLE " AND row_id = $3",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 3,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
 };
@@ -47,6 +62,7 @@ static MtrStmt get_stmt = {
 static MtrStmt delete_stmt = {
 	.sql = "DELETE FROM mortar.doc_rows" OF_TABLE " AND row_id = $3",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 3,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
 };
@@ -88,11 +104,15 @@ raise_too_long(void)
 			 errdetail("A response has at most %d bytes.", MORTAR_MAX_WINDOW)));
 }
 
-/* writes n rows, or until one would pass the window; returns how many it wrote */
+/*
+ * Writes n rows, or until one would pass the window; returns how many it wrote,
+ * and tells the page when more follow.
+ */
 static uint64
-put_page(MtrResponse *res, uint64 n)
+put_page(MtrResponse *res, MtrPage *page)
 {
 	size_t end = VARHDRSZ + MORTAR_MAX_WINDOW - 1; /* 1: the last bracket */
+	uint64 n = Min(SPI_processed, (uint64) page->limit);
 
 	mtr_put(&res->body, "[");
 	for (uint64 i = 0; i < n; i++)
@@ -109,29 +129,56 @@ put_page(MtrResponse *res, uint64 n)
 		n = i;
 	}
 	mtr_put(&res->body, "]");
+	if (n > 0 && n < SPI_processed)
+	{
+		bool       isnull;
+		pg_uuid_t *id = DatumGetUUIDP(SPI_getbinval(
+			SPI_tuptable->vals[n - 1], SPI_tuptable->tupdesc, 1, &isnull));
+
+		mtr_page_more(page, id->data, UUID_LEN);
+	}
 	return n;
+}
+
+/* reads the page's rows, and one more when there is one */
+static void
+fetch_page(const MtrPage *page, Datum args[3])
+{
+	pg_uuid_t after;
+
+	if (!page->follows)
+	{
+		mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, mtr_page_fetch(page));
+		return;
+	}
+	if (page->after.key_len != UUID_LEN)
+		elog(ERROR, "a cursor of rows holds no row's id");
+	memcpy(after.data, page->after.key, UUID_LEN);
+	args[2] = UUIDPGetDatum(&after);
+	mtr_exec(&list_after_stmt, args, NULL, MTR_SNAP_READ, mtr_page_fetch(page));
 }
 
 /* GET /db/rows/{t} */
 void
 mtr_rows_list(MtrRequest *req, MtrResponse *res)
 {
-	Datum  args[2];
-	long   limit = (long) mtr_request_limit(req);
-	uint64 n;
+	MtrPage page;
+	Datum   args[3];
+	uint64  n;
 
+	mtr_page_read(req, BY_ID, &page);
 	args[0] = CStringGetTextDatum(req->tenant);
 	args[1] = mtr_table_datum(req);
 	SPI_connect();
-	/* at least one row is read: it tells an empty page from a missing table */
-	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, Max(limit, 1));
-	n = put_page(res, Min(SPI_processed, (uint64) limit));
-	if (SPI_processed == 0) /* right for an empty table only */
+	fetch_page(&page, args);
+	n = put_page(res, &page);
+	/* even a page of limit 0 reads a row: it tells an empty table from none */
+	if (SPI_processed == 0)
 		mtr_check_table(args[0], args[1]);
 	SPI_finish();
 
 	res->status = 200;
-	mtr_content_range(res, n);
+	mtr_page_headers(req, res, &page, n);
 }
 
 /* the id of the path; one that is no id names no row */

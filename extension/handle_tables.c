@@ -17,7 +17,6 @@
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
 
@@ -25,12 +24,14 @@
 #include "core/uri.h"
 #include "core/uuid7.h"
 #include "handle.h"
+#include "page.h"
 #include "problem.h"
 #include "request.h"
 #include "spi.h"
 #include "write.h"
 
 #define MAX_NAME_BYTES 63
+#define BY_NAME "name" /* the order of the list */
 
 /* fourth field of an advisory lock tag; users' own are 1 and 2 */
 #define LOCK_CLASS_DOC_TABLE 0x4d33
@@ -39,15 +40,27 @@ static MtrStmt list_stmt = {
 	.sql = "SELECT name, created_at FROM mortar.doc_tables"
 		   " WHERE tenant_id = $1 ORDER BY name",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.first_rows = true,
 	.nargs = 1,
 	.argtypes = {TEXTOID},
+};
+
+static MtrStmt list_after_stmt = {
+	.sql = "SELECT name, created_at FROM mortar.doc_tables"
+		   " WHERE tenant_id = $1 AND name > $2 ORDER BY name",
+	.role = MTR_ROLE_TENANT,
+	.by_index = true,
+	.first_rows = true,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID},
 };
 
 static MtrStmt get_stmt = {
 	.sql = "SELECT name, created_at FROM mortar.doc_tables"
 		   " WHERE tenant_id = $1 AND name = $2",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
 };
@@ -56,6 +69,7 @@ static MtrStmt exists_stmt = {
 	.sql = "SELECT 1 FROM mortar.doc_tables"
 		   " WHERE tenant_id = $1 AND name = $2",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
 };
@@ -64,6 +78,7 @@ static MtrStmt insert_stmt = {
 	.sql = "INSERT INTO mortar.doc_tables (tenant_id, name) VALUES ($1, $2)"
 		   " ON CONFLICT DO NOTHING RETURNING name, created_at",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
 };
@@ -72,6 +87,7 @@ static MtrStmt delete_rows_stmt = {
 	.sql = "DELETE FROM mortar.doc_rows"
 		   " WHERE tenant_id = $1 AND table_name = $2",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
 };
@@ -80,6 +96,7 @@ static MtrStmt delete_stmt = {
 	.sql = "DELETE FROM mortar.doc_tables"
 		   " WHERE tenant_id = $1 AND name = $2",
 	.role = MTR_ROLE_TENANT,
+	.by_index = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
 };
@@ -144,30 +161,63 @@ put_table(StringInfo body, uint64 row)
 StaticAssertDecl(MTR_LIMIT_MAX *(6 * MAX_NAME_BYTES + 128) < MORTAR_MAX_WINDOW,
 				 "a page of tables must fit into a response");
 
+StaticAssertDecl(MAX_NAME_BYTES <= MTR_CURSOR_KEY_MAX,
+				 "a cursor must hold the name of a table");
+
+/* reads the page's tables, and one more when there is one */
+static void
+fetch_page(const MtrRequest *req, const MtrPage *page)
+{
+	Datum args[2];
+
+	args[0] = CStringGetTextDatum(req->tenant);
+	if (page->follows)
+		args[1] = PointerGetDatum(cstring_to_text_with_len(
+			(const char *) page->after.key, (int) page->after.key_len));
+	mtr_exec(page->follows ? &list_after_stmt : &list_stmt, args, NULL,
+			 MTR_SNAP_READ, mtr_page_fetch(page));
+}
+
+/* the page's tables; tells the page when more follow */
+static uint64
+put_page(StringInfo body, MtrPage *page)
+{
+	uint64 n = Min(SPI_processed, (uint64) page->limit);
+
+	mtr_put(body, "[");
+	for (uint64 i = 0; i < n; i++)
+	{
+		if (i > 0)
+			mtr_put(body, ",");
+		put_table(body, i);
+	}
+	mtr_put(body, "]");
+	if (n > 0 && n < SPI_processed)
+	{
+		bool  isnull;
+		text *name = DatumGetTextPP(SPI_getbinval(
+			SPI_tuptable->vals[n - 1], SPI_tuptable->tupdesc, 1, &isnull));
+
+		mtr_page_more(page, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+	}
+	return n;
+}
+
 /* GET /db/tables */
 void
 mtr_tables_list(MtrRequest *req, MtrResponse *res)
 {
-	Datum  args[1];
-	long   limit = (long) mtr_request_limit(req);
-	uint64 n;
+	MtrPage page;
+	uint64  n;
 
-	args[0] = CStringGetTextDatum(req->tenant);
+	mtr_page_read(req, BY_NAME, &page);
 	SPI_connect();
-	mtr_exec(&list_stmt, args, NULL, MTR_SNAP_READ, Max(limit, 1));
-	n = Min(SPI_processed, (uint64) limit);
-	mtr_put(&res->body, "[");
-	for (uint64 i = 0; i < n; i++)
-	{
-		if (i > 0)
-			mtr_put(&res->body, ",");
-		put_table(&res->body, i);
-	}
-	mtr_put(&res->body, "]");
+	fetch_page(req, &page);
+	n = put_page(&res->body, &page);
 	SPI_finish();
 
 	res->status = 200;
-	mtr_content_range(res, n);
+	mtr_page_headers(req, res, &page, n);
 }
 
 /* GET /db/tables/{t} */

@@ -84,6 +84,7 @@ extern void mtr_rows_list(MtrRequest *req, MtrResponse *res);
 extern void mtr_rows_insert(MtrRequest *req, MtrResponse *res);
 extern void mtr_rows_get(MtrRequest *req, MtrResponse *res);
 extern void mtr_rows_delete(MtrRequest *req, MtrResponse *res);
+extern void mtr_rows_put(MtrRequest *req, MtrResponse *res);
 extern void mtr_usage_me(MtrRequest *req, MtrResponse *res);
 
 #endif /* MORTAR_HTTP_H */

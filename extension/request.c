@@ -14,7 +14,6 @@
 #include "lib/stringinfo.h"
 #include "utils/array.h"
 
-#include "core/uri.h"
 #include "core/utf8.h"
 #include "problem.h"
 #include "request.h"
@@ -252,8 +251,19 @@ query_text(struct mtr_slice raw)
 	return s;
 }
 
-static void
-refuse_parameter(struct mtr_slice name)
+bool
+mtr_request_parameter(struct mtr_query *q, struct mtr_slice *name,
+					  struct mtr_slice *value)
+{
+	if (!mtr_query_next(q, name, value))
+		return false;
+	*name = query_text(*name);
+	*value = query_text(*value);
+	return true;
+}
+
+void
+mtr_refuse_parameter(struct mtr_slice name)
 {
 	mtr_raise_parameter("unsupported_parameter",
 						"A query parameter is not supported here.", name.p,
@@ -270,53 +280,6 @@ mtr_request_no_query(const MtrRequest *req)
 	if (req->query.len == 0)
 		return;
 	mtr_query_start(&q, req->query.p, req->query.len);
-	if (mtr_query_next(&q, &name, &value))
-		refuse_parameter(query_text(name));
-}
-
-/* digits only; false for anything else and beyond int64 */
-static bool
-parse_count(struct mtr_slice s, int64 *count)
-{
-	int64 n = 0;
-
-	if (s.len == 0)
-		return false;
-	for (size_t i = 0; i < s.len; i++)
-	{
-		if (s.p[i] < '0' || s.p[i] > '9' ||
-			__builtin_mul_overflow(n, INT64CONST(10), &n) ||
-			__builtin_add_overflow(n, (int64) (s.p[i] - '0'), &n))
-			return false;
-	}
-	*count = n;
-	return true;
-}
-
-int64
-mtr_request_limit(const MtrRequest *req)
-{
-	int64            limit = MTR_LIMIT_DEFAULT;
-	bool             seen = false;
-	struct mtr_query q;
-	struct mtr_slice name;
-	struct mtr_slice value;
-
-	if (req->query.len == 0)
-		return limit;
-	mtr_query_start(&q, req->query.p, req->query.len);
-	while (mtr_query_next(&q, &name, &value))
-	{
-		name = query_text(name);
-		value = query_text(value);
-		if (!same(name, "limit", 5))
-			refuse_parameter(name);
-		if (seen || !parse_count(value, &limit))
-			mtr_raise_parameter(
-				"invalid_parameter", "A query parameter is not valid.", name.p,
-				name.len,
-				seen ? "given twice" : "not a whole number from 0 on");
-		seen = true;
-	}
-	return Min(limit, MTR_LIMIT_MAX);
+	if (mtr_request_parameter(&q, &name, &value))
+		mtr_refuse_parameter(name);
 }

@@ -11,6 +11,7 @@
 #include "http.h"
 
 #include "core/json.h"
+#include "core/uri.h"
 
 /* header fields that every call looks at, found in one walk; p NULL: absent */
 typedef struct MtrHead
@@ -48,14 +49,14 @@ mtr_request_prefers(const MtrRequest *req, const char *name, const char *value);
 extern void mtr_request_no_query(const MtrRequest *req);
 
 /*
- * The page size of a list, from the query parameter "limit": 0 to
- * MTR_LIMIT_MAX; larger values are clamped.  Raises MT400 for anything that is
- * no number from 0 to 2^63 - 1, and for every other parameter: one that this
- * version does not know must not be ignored, since it would change the answer.
+ * The next query parameter, decoded; false at the end.	 Raises MT400 when it is
+ * no percent-encoded UTF-8 text.
  */
-#define MTR_LIMIT_DEFAULT 100
-#define MTR_LIMIT_MAX 1000
-extern int64 mtr_request_limit(const MtrRequest *req);
+extern bool mtr_request_parameter(struct mtr_query *q, struct mtr_slice *name,
+								  struct mtr_slice *value);
+
+/* raises MT400 about a parameter that the route does not know */
+extern void mtr_refuse_parameter(struct mtr_slice name) pg_attribute_noreturn();
 
 /*
  * The request body as checked JSON.  Raises MT400 for what is no JSON or no

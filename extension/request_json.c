@@ -138,6 +138,11 @@ raise_report(const struct mtr_json_report *r)
 				psprintf("more than %d objects and arrays in one another",
 						 MTR_JSON_MAX_DEPTH));
 			break;
+		case MTR_JSON_NUMBER:
+			raise_unstorable(r, "number_out_of_range",
+							 "a number has at most 131072 digits before and "
+							 "16383 after the decimal point");
+			break;
 		case MTR_JSON_MEMORY:
 			ereport(ERROR,
 					(errcode(ERRCODE_OUT_OF_MEMORY),

@@ -29,7 +29,8 @@
 	X(6, "POST", "/db/rows/{t}", ROWS_WRITE, true, true, rows_insert)          \
 	X(7, "GET", "/db/rows/{t}/{id}", ROWS_READ, true, false, rows_get)         \
 	X(8, "DELETE", "/db/rows/{t}/{id}", ROWS_WRITE, true, true, rows_delete)   \
-	X(9, "GET", "/usage/me", USAGE, false, false, usage_me)
+	X(9, "GET", "/usage/me", USAGE, false, false, usage_me)                    \
+	X(10, "PUT", "/db/rows/{t}/{id}", ROWS_WRITE, true, true, rows_put)
 
 #define AS_ROUTE(number, method, path, scope, gated, writes, handler)          \
 	{number, method, path, MTR_SCOPE_##scope, gated, writes, mtr_##handler},

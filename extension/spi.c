@@ -23,6 +23,8 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
+#include "utils/plancache.h"
+#include "utils/resowner.h"
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 
@@ -64,6 +66,40 @@ latest_snapshot(MtrSnap snap)
 	return s;
 }
 
+static void
+set(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* is there a plan that the next execution will use? */
+static bool
+is_planned(SPIPlanPtr plan)
+{
+	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
+
+	return source->is_valid && source->gplan != NULL && source->gplan->is_valid;
+}
+
+/*
+ * Makes the plan now, without sequential scans, so that the execution finds it.
+ * Should it be invalidated just between the two, one without this care serves
+ * until the next time, which is all that can be lost.
+ */
+static void
+plan_by_index(SPIPlanPtr plan)
+{
+	int         level = NewGUCNestLevel();
+	CachedPlan *made;
+
+	set("enable_seqscan", "off");
+	made = SPI_plan_get_cached_plan(plan);
+	if (made != NULL)
+		ReleaseCachedPlan(made, CurrentResourceOwner);
+	AtEOXact_GUC(true, level);
+}
+
 static int
 run(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	long limit)
@@ -83,13 +119,6 @@ run(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 							  snap == MTR_SNAP_OTHERS, true, limit);
 	UnregisterSnapshot(s);
 	return rc;
-}
-
-static void
-set(const char *name, const char *value)
-{
-	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
 }
 
 /*
@@ -130,6 +159,8 @@ exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	own_depth++;
 	if (stmt->plan == NULL)
 		prepare(stmt);
+	if (stmt->by_index && !is_planned(stmt->plan))
+		plan_by_index(stmt->plan);
 	rc = run(stmt, args, nulls, snap, at, limit);
 	own_depth--;
 	mtr_unbecome(&save);

@@ -6,6 +6,11 @@
  * it runs under.  It is prepared once per session, always with a generic
  * plan.  One plan never serves two roles: alternating between roles would plan
  * it anew each time.
+ *
+ * A plan lasts until the next ANALYZE.	 For a table of one page the planner
+ * prefers to read all of it, and such a plan costs more with every row that
+ * comes until then; by_index is for statements on tables that grow, all of
+ * whose tables have an index that leads to the rows.
  */
 #ifndef MORTAR_SPI_H
 #define MORTAR_SPI_H
@@ -31,6 +36,7 @@ typedef struct MtrStmt
 	const char *sql;
 	MtrRole     role;
 	bool        first_rows; /* read up to a limit, in the order of an index */
+	bool        by_index;   /* never read a whole table, however small it is */
 	int         nargs;
 	Oid         argtypes[MTR_STMT_MAX_ARGS];
 	SPIPlanPtr  plan; /* kept; NULL until first used */

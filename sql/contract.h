@@ -162,7 +162,7 @@
 #define MORTAR_ALLOW_ORIGIN "*"
 #define MORTAR_EXPOSE_HEADERS                                                  \
 	"X-Request-Id, Server-Timing, X-Mortar-Credits-Remaining, Location, "      \
-	"Content-Range, Preference-Applied, Allow, Vary, Cache-Control, "          \
+	"Content-Range, Link, Preference-Applied, Allow, Vary, Cache-Control, "    \
 	"Retry-After, WWW-Authenticate"
 
 /* problem document "type": this prefix and the code */

@@ -8,8 +8,9 @@
  * JSON pointer.
  *
  * Design: one pass over the bytes without recursion, then walking functions
- * that only cut slices.  Numbers stay text: any number of digits is fine, so
- * nothing is ever rounded here.  Duplicate keys are compared decoded; they are
+ * that only cut slices.  Numbers stay text, so nothing is ever rounded here;
+ * those that the server cannot hold are refused, since it would say so without
+ * saying where.  Duplicate keys are compared decoded; they are
  * found by sorting each object's keys (heap sort on hash, then text) when it
  * closes: n log n whatever an attacker sends, with no hash table to flood.
  *
@@ -43,6 +44,7 @@ enum mtr_json_error
 	MTR_JSON_NUL,           /* \u0000, which no PostgreSQL text can hold */
 	MTR_JSON_SURROGATE,     /* half of a surrogate pair */
 	MTR_JSON_DEPTH,         /* deeper than MTR_JSON_MAX_DEPTH */
+	MTR_JSON_NUMBER,        /* more digits than the server's numeric holds */
 	MTR_JSON_MEMORY         /* allocator failed, or > MTR_JSON_MAX_BYTES */
 };
 
@@ -146,6 +148,13 @@ extern enum mtr_json_error
 mtr_json_string(const struct mtr_json_value *value,
 				const struct mtr_json_mem   *mem,
 				struct mtr_slice            *text) MTR_MUSTCHECK;
+
+/*
+ * mtr_json_number_fits is true when the server's type numeric holds the number
+ * exactly: at most 131072 digits before the decimal point and 16383 after it,
+ * written without an exponent.  s is a whole JSON number.
+ */
+extern bool mtr_json_number_fits(const char *s, size_t len) MTR_MUSTCHECK;
 
 /*
  * mtr_json_decode decodes a raw string literal, quotes included, into out,

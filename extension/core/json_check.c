@@ -72,6 +72,8 @@ skip_one(struct scan *sc, char a, char b)
 static enum mtr_json_error
 scan_number(struct scan *sc)
 {
+	size_t start = sc->pos;
+
 	(void) skip_one(sc, '-', '-');
 	/* after a leading zero no digit may come; the caller will trip over it */
 	if (!skip_one(sc, '0', '0') && skip_digits(sc) == 0)
@@ -84,7 +86,10 @@ scan_number(struct scan *sc)
 		if (skip_digits(sc) == 0)
 			return MTR_JSON_MALFORMED;
 	}
-	return MTR_JSON_OK;
+	if (mtr_json_number_fits(sc->s + start, sc->pos - start))
+		return MTR_JSON_OK;
+	sc->pos = start;
+	return MTR_JSON_NUMBER;
 }
 
 static enum mtr_json_error

@@ -6,7 +6,8 @@
  * are walked too: that must end and stay inside the bytes.
  */
 // SOURCES: extension/core/json_check.c extension/core/json_keys.c
-// SOURCES: extension/core/json_text.c extension/core/json_walk.c
+// SOURCES: extension/core/json_number.c extension/core/json_text.c
+// SOURCES: extension/core/json_walk.c
 // SOURCES: extension/core/utf8.c
 #include "core/json.h"
 

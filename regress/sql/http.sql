@@ -60,7 +60,8 @@ BEGIN
         ['[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}', '<id>'],
         ['\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z', '<time>'],
         ['(x-mortar-credits-remaining\|)\d+\.\d{6}', '\1<credits>'],
-        ['dur=\d+\.\d{3}', 'dur=<ms>']]
+        ['dur=\d+\.\d{3}', 'dur=<ms>'],
+        ['cursor=[\w-]+', 'cursor=<cursor>']]
     LOOP
         head := regexp_replace(head, mask[1], mask[2], 'g');
         answer := regexp_replace(answer, mask[1], mask[2], 'g');

@@ -2,7 +2,8 @@
  * test_json_check.c - what is JSON, what is wrong with the rest, and where
  */
 // SOURCES: extension/core/json_check.c extension/core/json_keys.c
-// SOURCES: extension/core/json_text.c extension/core/utf8.c
+// SOURCES: extension/core/json_number.c extension/core/json_text.c
+// SOURCES: extension/core/utf8.c
 #include "core/json.h"
 
 #include <setjmp.h>
@@ -296,6 +297,19 @@ depth_is_no_recursion(void **state)
 }
 
 static void
+numbers_that_do_not_fit(void **state)
+{
+	const enum mtr_json_error number = MTR_JSON_NUMBER;
+
+	check("1e131072", number, 0, "");
+	check("[{\"a\":1},{\"b\":[0,-1e400000]}]", number, 17, "/1/b/1");
+	check("{\"a\":1e131071,\"b\":1e-16383,\"c\":0e131072}", MTR_JSON_OK, 40,
+		  "");
+	/* the first mistake of two counts */
+	check("1e400000e", number, 0, "");
+}
+
+static void
 duplicate_keys(void **state)
 {
 	const enum mtr_json_error dup = MTR_JSON_DUPLICATE_KEY;
@@ -364,6 +378,7 @@ main(void)
 		cmocka_unit_test(nul_and_surrogates),
 		cmocka_unit_test(depth),
 		cmocka_unit_test(depth_is_no_recursion),
+		cmocka_unit_test(numbers_that_do_not_fit),
 		cmocka_unit_test(duplicate_keys),
 		cmocka_unit_test(keys_with_one_hash_are_different),
 		cmocka_unit_test(the_first_error_counts),

@@ -2,7 +2,8 @@
  * test_json_limits.c - large objects, memory, and pointers that do not fit
  */
 // SOURCES: extension/core/json_check.c extension/core/json_keys.c
-// SOURCES: extension/core/json_text.c extension/core/utf8.c
+// SOURCES: extension/core/json_number.c extension/core/json_text.c
+// SOURCES: extension/core/utf8.c
 #include "core/json.h"
 
 #include "core/json_keys.h"
