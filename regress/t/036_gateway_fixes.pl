@@ -191,6 +191,11 @@ my $began = time;
 my @many = map { Wire->new($gateway)->ask('OPTIONS', $rows) } 1 .. 6;
 $gateway->wait_for_log(qr/cannot accept connections: Too many open files/);
 is($old->ask('OPTIONS', $rows)->answer->{status}, 204, 'it is served while others find no descriptor') for 1 .. 50;
+# cpu_ticks(GATEWAY): what it has used so far, in 1/100 s
+sub cpu_ticks { my @stat = split / /, slurp_file("/proc/$_[0]{pid}/stat") =~ s/^.*\) //sr; return $stat[11] + $stat[12]; }
+my $ticks = cpu_ticks($gateway);
+sleep 2;
+cmp_ok(cpu_ticks($gateway) - $ticks, '<=', 20, 'it does not try all the time');
 my $lines = () = $gateway->log =~ /cannot accept/g;
 cmp_ok($lines, '<=', 1 + (time - $began + 1) / 10, 'which the log does not repeat all the time');
 for my $wire (@many) {
