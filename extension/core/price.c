@@ -35,6 +35,7 @@ mtr_price_step(int64_t from, int64_t qty, int64_t num_uc, int64_t per_units,
 			   int64_t *cost)
 {
 	int64_t  upto;
+	int64_t  product;
 	__int128 step;
 
 	assert(from >= 0);
@@ -42,6 +43,12 @@ mtr_price_step(int64_t from, int64_t qty, int64_t num_uc, int64_t per_units,
 
 	if (__builtin_add_overflow(from, qty, &upto))
 		return false;
+	if (!__builtin_mul_overflow(upto, num_uc, &product))
+	{
+		/* as nearly always: 64 bits are enough, and divide much faster */
+		*cost = product / per_units - from * num_uc / per_units;
+		return true;
+	}
 	step = mtr_price_total(upto, num_uc, per_units) -
 		   mtr_price_total(from, num_uc, per_units);
 	if (step > INT64_MAX)
