@@ -260,8 +260,13 @@ unlike($gateway->log, qr/author/, 'a notice of a function is not in the log');
 # -- why a connection was lost --------------------------------------------------
 
 my $kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'mortar_test_gateway'";
+my $its_pid = "SELECT pid FROM pg_stat_activity WHERE usename = 'mortar_test_gateway'";
+my $old_pid = $node->safe_psql('postgres', $its_pid);
 is($node->safe_psql('postgres', $kill), 1, 'an idle connection is terminated');
 $gateway->wait_for_log(qr/database says: terminating connection due to administrator command/);
+# the server's last words arrive before its end: only the next connection is safe
+$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM ($its_pid) t WHERE pid <> $old_pid")
+  or die 'the gateway did not connect again';
 $gateway->wait_ready;
 $gate = Faults::close_gate($node, 1);
 my $waiter = Wire->new($gateway)->ask('POST', $rows, key => $key, json => { gate => 1 });
