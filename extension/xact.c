@@ -2,14 +2,7 @@
  * xact.c
  *		What a transaction owes shared memory when it ends (see xact.h).
  *
- * Two arrays, kept for the life of the backend and emptied at the end of every
- * transaction: pins (one per tenant slot) and records (one per movement,
- * merged where two of the same kind follow each other at one level).
- *
- * The records of a subtransaction always form the tail of the array: what came
- * before it has a lower nesting level, and a committed subtransaction's
- * records pass to its parent's level.	Movements commute, so undoing them in any
- * order gives the same sums.
+ * What it has done so far stands in the arrays of xact_record.h.
  *
  * Locking: one acquisition of a tenant's spinlock per pin at commit, a bounded
  * number of records under each.
@@ -17,10 +10,8 @@
 #include "mortar.h"
 
 #include "access/xact.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "core/price.h"
@@ -28,203 +19,13 @@
 #include "slot.h"
 #include "spi.h"
 #include "tenant.h"
-#include "xact.h"
+#include "xact_record.h"
 
 /* records handled under one acquisition of a tenant's spinlock */
 #define RECORDS_PER_LOCK 32
 
-/* how far back a record looks for one that it can join */
-#define MERGE_DISTANCE 8
-
-typedef enum RecordKind
-{
-	RECORD_DEBIT,
-	RECORD_CREDIT,
-	RECORD_USAGE,
-	RECORD_LIFE
-} RecordKind;
-
-typedef struct Record
-{
-	RecordKind kind;
-	int        nest;
-	int        pin;  /* index into pins */
-	int        prev; /* older record of the same pin, -1: none */
-	MtrUsage  *usage;
-	int16      counter;
-	int64      amount; /* credit, debit from the slot, quantity, or step of
-						* MtrTenant.life */
-	int64      from_pending;
-} Record;
-
-static MtrPinned *pins = NULL;
-static int        npins = 0;
-static int        maxpins = 0;
-
-static Record *records = NULL;
-static int     nrecords = 0;
-static int     maxrecords = 0;
-
 static void (*commit_func)(void *arg) = NULL;
 static void *commit_arg = NULL;
-
-static void *
-grow(void *array, int *max, int needed, Size element)
-{
-	int n = Max(needed, Max(16, *max * 2));
-
-	if (array == NULL)
-		array = MemoryContextAllocHuge(TopMemoryContext, n * element);
-	else
-		array = repalloc_huge(array, n * element);
-	*max = n;
-	return array;
-}
-
-void
-mtr_xact_reserve(int n)
-{
-	/* a worker's end is not the transaction's end, and it would be lost */
-	if (IsInParallelMode())
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				 errmsg("cannot use tenants of Mortar during a parallel "
-						"operation"),
-				 errhint("Mark functions that call Mortar PARALLEL UNSAFE.")));
-	if (npins + 1 > maxpins)
-		pins = grow(pins, &maxpins, npins + 1, sizeof(MtrPinned));
-	if (nrecords + n > maxrecords)
-		records = grow(records, &maxrecords, nrecords + n, sizeof(Record));
-}
-
-static uint32
-hash_name(const char *tenant)
-{
-	return hash_bytes((const unsigned char *) tenant, strlen(tenant));
-}
-
-MtrPinned *
-mtr_xact_find(const char *tenant)
-{
-	uint32 hash;
-
-	if (npins == 0)
-		return NULL;
-	hash = hash_name(tenant);
-	for (int i = npins - 1; i >= 0; i--)
-		if (pins[i].hash == hash &&
-			strcmp(pins[i].tenant->tenant_id, tenant) == 0)
-			return &pins[i];
-	return NULL;
-}
-
-MtrPinned *
-mtr_xact_pinned(MtrTenant *t)
-{
-	for (int i = npins - 1; i >= 0; i--)
-		if (pins[i].tenant == t)
-			return &pins[i];
-	elog(ERROR, "tenant slot %d is not pinned", t->index);
-}
-
-void
-mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new)
-{
-	Assert(npins < maxpins);
-	pins[npins].tenant = t;
-	pins[npins].hash = hash_name(tenant);
-	pins[npins].is_new = is_new;
-	pins[npins].nest = GetCurrentTransactionNestLevel();
-	pins[npins].claimed = 0;
-	pins[npins].pending = 0;
-	pins[npins].announced = 0;
-	pins[npins].life = 0;
-	pins[npins].last = -1;
-	npins++;
-}
-
-/* a record of this kind that the new one may join, or a fresh one */
-static Record *
-add_record(MtrPinned *pin, RecordKind kind, MtrUsage *usage, int16 counter)
-{
-	int     nest = GetCurrentTransactionNestLevel();
-	Record *r;
-	int     at = pin->last;
-
-	for (int i = 0; i < MERGE_DISTANCE && at >= 0; i++, at = records[at].prev)
-		if (records[at].nest == nest && records[at].kind == kind &&
-			records[at].usage == usage && records[at].counter == counter)
-			return &records[at];
-
-	Assert(nrecords < maxrecords);
-	r = &records[nrecords];
-	memset(r, 0, sizeof(*r));
-	r->kind = kind;
-	r->nest = nest;
-	r->pin = pin - pins;
-	r->prev = pin->last;
-	r->usage = usage;
-	r->counter = counter;
-	pin->last = nrecords++;
-	return r;
-}
-
-void
-mtr_xact_unpin_unused(MtrTenant *t)
-{
-	MtrPinned *pin = npins > 0 ? &pins[npins - 1] : NULL;
-
-	if (pin == NULL || pin->tenant != t || pin->is_new || pin->last >= 0 ||
-		pin->claimed != 0 || pin->announced != 0)
-		return;
-	npins--;
-	SpinLockAcquire(&t->mutex);
-	t->pins--;
-	SpinLockRelease(&t->mutex);
-}
-
-void
-mtr_xact_debit(MtrTenant *t, int64 from_slot, int64 from_pending)
-{
-	MtrPinned *pin = mtr_xact_pinned(t);
-	Record    *r = add_record(pin, RECORD_DEBIT, NULL, -1);
-
-	r->amount += from_slot;
-	r->from_pending += from_pending;
-	pin->pending -= from_pending;
-}
-
-void
-mtr_xact_credit(MtrTenant *t, int64 amount)
-{
-	MtrPinned *pin = mtr_xact_pinned(t);
-	Record    *r = add_record(pin, RECORD_CREDIT, NULL, -1);
-
-	r->amount += amount;
-	pin->pending += amount;
-	pin->announced += amount;
-}
-
-void
-mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending)
-{
-	MtrPinned *pin = mtr_xact_pinned(ref->tenant);
-	Record    *r = add_record(pin, RECORD_USAGE, ref->usage, ref->counter);
-
-	r->amount += qty;
-	r->from_pending += from_pending;
-	pin->pending -= from_pending;
-}
-
-void
-mtr_xact_life(MtrTenant *t, MtrLife life)
-{
-	MtrPinned *pin = mtr_xact_pinned(t);
-	int        step = (int) life - (t->life + pin->life);
-
-	add_record(pin, RECORD_LIFE, NULL, -1)->amount += step;
-	pin->life += step;
-}
 
 void
 mtr_xact_on_commit(void (*func)(void *arg), void *arg)
@@ -237,11 +38,11 @@ mtr_xact_on_commit(void (*func)(void *arg), void *arg)
 
 /* the tenant's mutex is held */
 static void
-commit_record(const Record *r, MtrTenant *t, int32 minute, bool *wake)
+commit_record(const MtrRecord *r, MtrTenant *t, int32 minute, bool *wake)
 {
 	MtrUsage *u = r->usage;
 
-	if (r->kind != RECORD_USAGE)
+	if (r->kind != MTR_RECORD_USAGE)
 		return;
 	if (u->done == u->flushed)
 		t->unflushed++;
@@ -255,17 +56,17 @@ commit_record(const Record *r, MtrTenant *t, int32 minute, bool *wake)
 
 /* the tenant's mutex is held */
 static void
-undo_record(const Record *r, MtrTenant *t)
+undo_record(const MtrRecord *r, MtrTenant *t)
 {
 	switch (r->kind)
 	{
-		case RECORD_DEBIT:
+		case MTR_RECORD_DEBIT:
 			t->available += r->amount;
 			break;
-		case RECORD_CREDIT:
+		case MTR_RECORD_CREDIT:
 			t->incoming -= r->amount;
 			break;
-		case RECORD_USAGE:
+		case MTR_RECORD_USAGE:
 			r->usage->taken -= r->amount;
 			if (r->counter >= 0)
 			{
@@ -280,7 +81,7 @@ undo_record(const Record *r, MtrTenant *t)
 				t->available += back - r->from_pending;
 			}
 			break;
-		case RECORD_LIFE: /* the slot has not seen it */
+		case MTR_RECORD_LIFE: /* the slot has not seen it */
 			break;
 	}
 }
@@ -293,7 +94,7 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 	int        n = 0;
 
 	SpinLockAcquire(&t->mutex);
-	for (int at = pin->last; at >= 0; at = records[at].prev)
+	for (int at = pin->last; at >= 0; at = mtr_records[at].prev)
 	{
 		if (++n % RECORDS_PER_LOCK == 0)
 		{
@@ -301,9 +102,9 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 			SpinLockAcquire(&t->mutex);
 		}
 		if (is_commit)
-			commit_record(&records[at], t, minute, &wake);
+			commit_record(&mtr_records[at], t, minute, &wake);
 		else
-			undo_record(&records[at], t);
+			undo_record(&mtr_records[at], t);
 	}
 	if (is_commit)
 	{
@@ -344,19 +145,19 @@ minute_now(void)
 static void
 end_xact(bool is_commit)
 {
-	int   n = npins;
+	int   n = mtr_npins;
 	int32 minute;
 
 	mtr_context_end_xact();
 	mtr_own_statement_reset();
 	if (n > 0)
 	{
-		minute = nrecords > 0 && is_commit ? minute_now() : 0;
+		minute = mtr_nrecords > 0 && is_commit ? minute_now() : 0;
 		/* cleared first: whatever happens, nothing is done twice */
-		npins = 0;
-		nrecords = 0;
+		mtr_npins = 0;
+		mtr_nrecords = 0;
 		for (int i = 0; i < n; i++)
-			end_records(&pins[i], is_commit, minute);
+			end_records(&mtr_pins[i], is_commit, minute);
 	}
 	mtr_inval_end(is_commit);
 	if (is_commit && commit_func != NULL)
@@ -367,10 +168,10 @@ end_xact(bool is_commit)
 static void
 refuse_prepare(void)
 {
-	if (nrecords > 0 || mtr_inval_any() || commit_func != NULL)
+	if (mtr_nrecords > 0 || mtr_inval_any() || commit_func != NULL)
 		goto refuse;
-	for (int i = 0; i < npins; i++)
-		if (pins[i].is_new)
+	for (int i = 0; i < mtr_npins; i++)
+		if (mtr_pins[i].is_new)
 			goto refuse;
 	return;
 
@@ -407,10 +208,10 @@ on_xact(XactEvent event, void *arg)
 static void
 abort_records(int level)
 {
-	while (nrecords > 0 && records[nrecords - 1].nest >= level)
+	while (mtr_nrecords > 0 && mtr_records[mtr_nrecords - 1].nest >= level)
 	{
-		Record    *r = &records[--nrecords];
-		MtrPinned *pin = &pins[r->pin];
+		MtrRecord *r = &mtr_records[--mtr_nrecords];
+		MtrPinned *pin = &mtr_pins[r->pin];
 
 		SpinLockAcquire(&pin->tenant->mutex);
 		undo_record(r, pin->tenant);
@@ -418,12 +219,12 @@ abort_records(int level)
 
 		pin->last = r->prev;
 		pin->pending += r->from_pending;
-		if (r->kind == RECORD_CREDIT)
+		if (r->kind == MTR_RECORD_CREDIT)
 		{
 			pin->pending -= r->amount;
 			pin->announced -= r->amount;
 		}
-		else if (r->kind == RECORD_LIFE)
+		else if (r->kind == MTR_RECORD_LIFE)
 			pin->life -= (int) r->amount;
 	}
 }
@@ -435,31 +236,31 @@ abort_records(int level)
 static void
 abort_new_tenants(int level)
 {
-	int kept = npins;
+	int kept = mtr_npins;
 
-	while (kept > 0 && pins[kept - 1].nest >= level)
+	while (kept > 0 && mtr_pins[kept - 1].nest >= level)
 		kept--;
-	for (int i = kept; i < npins; i++)
+	for (int i = kept; i < mtr_npins; i++)
 	{
-		if (pins[i].is_new)
-			end_records(&pins[i], false, 0);
+		if (mtr_pins[i].is_new)
+			end_records(&mtr_pins[i], false, 0);
 		else
 		{
-			pins[kept] = pins[i];
-			pins[kept].nest = level - 1;
+			mtr_pins[kept] = mtr_pins[i];
+			mtr_pins[kept].nest = level - 1;
 			kept++;
 		}
 	}
-	npins = kept;
+	mtr_npins = kept;
 }
 
 static void
 commit_levels(int level)
 {
-	for (int i = nrecords - 1; i >= 0 && records[i].nest >= level; i--)
-		records[i].nest = level - 1;
-	for (int i = npins - 1; i >= 0 && pins[i].nest >= level; i--)
-		pins[i].nest = level - 1;
+	for (int i = mtr_nrecords - 1; i >= 0 && mtr_records[i].nest >= level; i--)
+		mtr_records[i].nest = level - 1;
+	for (int i = mtr_npins - 1; i >= 0 && mtr_pins[i].nest >= level; i--)
+		mtr_pins[i].nest = level - 1;
 }
 
 static void
