@@ -160,11 +160,13 @@ mtr_flush_cut(const struct mtr_ring *ring, int64 from, int64 upto,
 	return n;
 }
 
-static void
+/* returns what they cost together */
+static int64
 add_rows(MtrFlushBatch *b, const MtrTenant *t, const MtrUsageKey *key,
 		 const Copy *c, const struct mtr_segment *segment, int n, int64 *walk)
 {
 	MtrJournalRow row;
+	int64         cost = 0;
 
 	row.tenant = t->tenant_id;
 	row.meter = mtr_meter_name((MtrMeter) key->meter);
@@ -186,9 +188,11 @@ add_rows(MtrFlushBatch *b, const MtrTenant *t, const MtrUsageKey *key,
 				elog(ERROR, "cost of tenant \"%s\" is out of range",
 					 t->tenant_id);
 			walk[c->counter] += qty;
+			cost += row.cost_uc;
 		}
 		mtr_journal_add(&b->journal, &row);
 	}
+	return cost;
 }
 
 /* MtrShared.lock is held; false: no room for all of the tenant's rows */
@@ -204,6 +208,7 @@ add_slots(MtrFlushBatch *b, MtrTenant *t)
 	for (MtrUsage *u = t->usage; u != NULL; u = u->next)
 	{
 		MtrFlushSlot *s;
+		int64         cost;
 		int           n;
 
 		if (!copy_slot(t, u, &c))
@@ -213,7 +218,7 @@ add_slots(MtrFlushBatch *b, MtrTenant *t)
 			return false;
 		if (c.counter >= 0 && walk[c.counter] < 0)
 			walk[c.counter] = c.counter_flushed;
-		add_rows(b, t, &u->key, &c, segment, n, walk);
+		cost = add_rows(b, t, &u->key, &c, segment, n, walk);
 
 		s = &b->slot[b->nslots++];
 		s->tenant = t;
@@ -221,6 +226,7 @@ add_slots(MtrFlushBatch *b, MtrTenant *t)
 		s->from = c.from;
 		s->upto = c.upto;
 		s->counter = c.counter;
+		s->cost_uc = cost;
 	}
 	return true;
 }
@@ -282,6 +288,7 @@ note_flushed(void *arg)
 			s->tenant->unflushed--;
 		if (s->counter >= 0)
 			s->tenant->counter[s->counter].flushed += s->upto - s->from;
+		s->tenant->unflushed_uc -= s->cost_uc;
 		SpinLockRelease(&s->tenant->mutex);
 	}
 	SpinLockAcquire(&db->mutex);
@@ -310,6 +317,21 @@ mtr_batch_undo(MtrFlushBatch *b)
 	pg_atomic_write_u32(&b->db->dirty, 1);
 }
 
+/*
+ * The mutex is held.  What calls have paid one by one fits; moved up, it may be
+ * one micro-credit more or less.
+ */
+static int64
+unflushed_cost(const MtrCounter *c)
+{
+	int64 cost;
+
+	return mtr_price_step(c->flushed, c->priced - c->flushed, c->num_uc,
+						  c->per_units, &cost)
+			   ? cost
+			   : 0;
+}
+
 /* moves all of a slot's numbers up; the mutex is held */
 static void
 shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
@@ -322,10 +344,12 @@ shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
 	if (counter >= 0)
 	{
 		MtrCounter *c = &t->counter[counter];
+		int64       before = unflushed_cost(c);
 
 		c->flushed += by;
 		c->done += by;
 		c->priced += by;
+		t->unflushed_uc += unflushed_cost(c) - before;
 	}
 }
 

@@ -99,6 +99,7 @@ typedef struct MtrFlushSlot
 	int64      from;
 	int64      upto;
 	int        counter; /* index into tenant->counter, -1: unpriced */
+	int64      cost_uc; /* of that stretch */
 } MtrFlushSlot;
 
 typedef struct MtrFlushBatch

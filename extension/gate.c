@@ -16,7 +16,11 @@
 
 #include "core/price.h"
 #include "price.h"
+#include "slot_load.h"
 #include "xact.h"
+
+/* how often one looks whether usage has been flushed meanwhile */
+#define BOUND_POLL_MS 10
 
 int64
 mtr_available(MtrTenant *t)
@@ -153,47 +157,141 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 	return true;
 }
 
-bool
-mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
+/*
+ * Would nothing be unflushed but for this transaction?	 The mutex is held.
+ */
+static bool
+is_alone_locked(const MtrTenant *t, const MtrPinned *pin)
 {
-	MtrTenant *t = refs[0].tenant;
-	int64      pending = mtr_xact_pinned(t)->pending;
-	int64      cost[MTR_METERS];
-	int64      total;
-	int64      own = 0;
-	bool       in_range;
-	bool       ok = false;
+	for (int i = 0; i < MTR_COUNTERS; i++)
+	{
+		const MtrCounter *c = &t->counter[i];
+		int64             qty = c->priced - pin->charged[i] - c->flushed;
+		int64             cost;
 
-	Assert(n > 0 && n <= MTR_METERS);
-	mtr_xact_reserve(n);
+		if (c->num_uc > 0 && qty > 0 &&
+			(!mtr_price_step(c->flushed, qty, c->num_uc, c->per_units, &cost) ||
+			 cost > 0))
+			return false;
+	}
+	return true;
+}
+
+/* what one charge comes to */
+typedef struct Bill
+{
+	int64 cost[MTR_METERS];
+	int64 total;
+	int64 own; /* of the total, what the transaction's own grants pay */
+} Bill;
+
+typedef enum Charged
+{
+	CHARGED,
+	CHARGED_OUT_OF_RANGE,
+	CHARGED_SHORT,
+	CHARGED_LATER /* more would be unflushed than may be */
+} Charged;
+
+/* all or nothing, under one acquisition of the mutex */
+static Charged
+try_charge(MtrUsageRef *refs, const int64 *qty, int n, Bill *b, MtrShortfall *s)
+{
+	MtrTenant       *t = refs[0].tenant;
+	const MtrPinned *pin = mtr_xact_pinned(t);
+	Charged          result = CHARGED;
 
 	SpinLockAcquire(&t->mutex);
-	in_range = price_locked(t, refs, qty, n, cost, &total);
-	if (in_range)
-		ok = take_locked(t, total, pending, &own, s);
-	if (ok)
+	if (!price_locked(t, refs, qty, n, b->cost, &b->total))
+		result = CHARGED_OUT_OF_RANGE;
+	else if (!take_locked(t, b->total, pin->pending, &b->own, s))
+		result = CHARGED_SHORT;
+	else if (b->total > 0 &&
+			 b->total > t->max_unflushed_uc + pin->limit - t->unflushed_uc &&
+			 !is_alone_locked(t, pin))
+	{
+		t->available += b->total - b->own;
+		result = CHARGED_LATER;
+	}
+	else
+	{
+		t->unflushed_uc += b->total;
 		for (int i = 0; i < n; i++)
 		{
 			refs[i].usage->taken += qty[i];
 			if (refs[i].counter >= 0)
 				t->counter[refs[i].counter].priced += qty[i];
 		}
+	}
 	SpinLockRelease(&t->mutex);
+	return result;
+}
 
-	if (!in_range)
+static void
+raise_unflushed(MtrTenant *t)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("tenant \"%s\" has as much unflushed usage as it may have",
+					t->tenant_id),
+			 errdetail("Usage that a crash could lose may cost " INT64_FORMAT
+					   " micro-credits.",
+					   t->max_unflushed_uc),
+			 errhint("The flusher may be behind, see mortar.flusher; or raise "
+					 "max_unflushed_uc by mortar.set_limit().")));
+}
+
+/*
+ * Nothing is taken while others' usage has to be flushed first.  A call dearer
+ * than the bound is charged when nothing of others is unflushed: waiting longer
+ * would not help it.  So is one that goes on after it has reached the bound, since
+ * what a transaction has charged is not flushed before its end.
+ */
+static Charged
+charge_in_bound(MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
+				MtrShortfall *s)
+{
+	MtrTenant *t = refs[0].tenant;
+	Charged    result;
+	int64      deadline = 0;
+
+	while ((result = try_charge(refs, qty, n, b, s)) == CHARGED_LATER)
+	{
+		int64 now = mtr_now_ms();
+
+		if (deadline == 0)
+			deadline = now + MTR_SLOT_WAIT_MS;
+		if (now >= deadline)
+			raise_unflushed(t);
+		mtr_wake_flusher(&MtrShared->db[t->db]);
+		mtr_slot_nap(BOUND_POLL_MS);
+	}
+	return result;
+}
+
+bool
+mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
+{
+	Bill    b = {.own = 0};
+	Charged result;
+
+	Assert(n > 0 && n <= MTR_METERS);
+	mtr_xact_reserve(n);
+	result = charge_in_bound(refs, qty, n, &b, s);
+	if (result == CHARGED_OUT_OF_RANGE)
 		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 						errmsg("usage quantity out of range"),
 						errdetail("A usage slot counts up to " INT64_FORMAT ".",
 								  MTR_MAX_QUANTITY)));
-	for (int i = 0; ok && i < n; i++)
+	for (int i = 0; result == CHARGED && i < n; i++)
 	{
-		int64 part = Min(own, cost[i]);
+		int64 part = Min(b.own, b.cost[i]);
 
 		if (qty[i] > 0)
 			mtr_xact_usage(&refs[i], qty[i], part);
-		own -= part;
+		b.own -= part;
 	}
-	return ok;
+	return result == CHARGED;
 }
 
 void

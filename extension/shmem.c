@@ -339,21 +339,33 @@ mtr_db_forget(MtrDb *db)
 	LWLockRelease(MtrShared->lock);
 }
 
+/* false: there is none */
+static bool
+wake(MtrDb *db)
+{
+	Latch *latch;
+
+	SpinLockAcquire(&db->mutex);
+	latch = db->flusher_latch;
+	SpinLockRelease(&db->mutex);
+	/* a latch is in a PGPROC: it may be another process's by now, no harm */
+	if (latch != NULL)
+		SetLatch(latch);
+	return latch != NULL;
+}
+
+void
+mtr_wake_flusher(MtrDb *db)
+{
+	if (!wake(db))
+		mtr_wake_launcher();
+}
+
 void
 mtr_wake_flushers(void)
 {
 	for (int i = 0; i < MTR_MAX_DBS; i++)
-	{
-		MtrDb *db = &MtrShared->db[i];
-		Latch *latch;
-
-		SpinLockAcquire(&db->mutex);
-		latch = db->flusher_latch;
-		SpinLockRelease(&db->mutex);
-		/* a latch is in a PGPROC: it may be another process's by now, no harm */
-		if (latch != NULL)
-			SetLatch(latch);
-	}
+		(void) wake(&MtrShared->db[i]);
 	mtr_wake_launcher();
 }
 

@@ -45,6 +45,9 @@
 /* databases of one cluster that can hold Mortar at the same time */
 #define MTR_MAX_DBS 64
 
+/* MtrTenant.max_unflushed_uc of a tenant for whom none was set: 1 credit */
+#define MTR_DEFAULT_MAX_UNFLUSHED_UC 1000000
+
 /* price versions per tenant that may have usage in memory at one time */
 #define MTR_COUNTERS 8
 
@@ -150,19 +153,26 @@ struct MtrUsage;
 typedef struct pg_attribute_aligned(64) MtrTenant
 {
 	/* the fields of every call stand first, on the slot's own cache line */
-	slock_t     mutex;
-	uint8       state;     /* MtrTenantState */
-	uint8       life;      /* MtrLife */
-	int32       pins;      /* transactions that may still change the slot */
-	int64       available; /* spendable, less what calls in flight have taken */
-	int64       floor;     /* refuse at or below */
-	int64       incoming;  /* grants not committed yet */
-	int64       held;      /* durable holds */
-	TimestampTz last_posted; /* of its ledger entries: time never runs back */
-	uint64      generation;  /* of the database when loaded */
-	int16       db;          /* index into MtrShared.db */
+	slock_t mutex;
+	uint8   state;     /* MtrTenantState */
+	uint8   life;      /* MtrLife */
+	int32   pins;      /* transactions that may still change the slot */
+	int64   available; /* spendable, less what calls in flight have taken */
+	int64   floor;     /* refuse at or below */
+	int64   incoming;  /* grants not committed yet */
 
-	int32            index; /* own place in MtrShared.tenant, constant */
+	/*
+	 * What a crash may take: the cost of what was priced and is not flushed, the
+	 * sum of f(priced) - f(flushed) over all counters; and the most it may be.
+	 */
+	int64  unflushed_uc;
+	int64  max_unflushed_uc;
+	uint64 generation; /* of the database when loaded */
+	int16  db;         /* index into MtrShared.db */
+
+	int32            index;       /* own place in MtrShared.tenant, constant */
+	int64            held;        /* durable holds */
+	TimestampTz      last_posted; /* of its entries: time never runs back */
 	int32            next_free;
 	struct MtrUsage *usage;     /* list through MtrUsage.next */
 	int32            nusage;    /* length of that list */
@@ -301,6 +311,9 @@ extern void mtr_db_sweep(MtrDb *db);
  * that was created meanwhile.
  */
 extern void mtr_db_forget(MtrDb *db);
+
+/* makes the database's flusher look at once, or the launcher start one */
+extern void mtr_wake_flusher(MtrDb *db);
 
 /* makes all flushers look at once: memory is short; no error */
 extern void mtr_wake_flushers(void);

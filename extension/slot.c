@@ -284,6 +284,7 @@ mtr_tenant_evict(MtrTenant *t)
 		SpinLockRelease(&t->mutex);
 		return false;
 	}
+	Assert(t->unflushed_uc == 0);
 	remove_locked(t);
 	return true;
 }
@@ -350,6 +351,8 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->pins = 1;
 	t->life = MTR_LIFE_ACTIVE;
 	t->available = t->incoming = t->held = t->floor = 0;
+	t->unflushed_uc = 0;
+	t->max_unflushed_uc = MTR_DEFAULT_MAX_UNFLUSHED_UC;
 	t->last_posted = 0;
 	t->usage = NULL;
 	strlcpy(t->tenant_id, tenant, MTR_TENANT_LEN);

@@ -42,7 +42,9 @@ static MtrStmt stmt_balance = {
 	.sql = "SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "
 		   "    FROM mortar.usage_marks WHERE tenant_id = $1))"
 		   "  ::pg_catalog.int8, l.last, CASE t.state WHEN 'active' THEN 0 "
-		   "    WHEN 'suspended' THEN 1 ELSE 2 END "
+		   "    WHEN 'suspended' THEN 1 ELSE 2 END, "
+		   "  (SELECT max_unflushed_uc FROM mortar.limits "
+		   "    WHERE tenant_id = $1) "
 		   "FROM mortar.tenants t, "
 		   "  (SELECT sum(CASE WHEN to_account = 'available' THEN amount_uc "
 		   "      WHEN from_account = 'available' THEN -amount_uc END) "
@@ -102,6 +104,7 @@ mtr_tenant_stored(const char *tenant, MtrStored *s)
 {
 	Datum args[1];
 	Datum posted;
+	Datum limit;
 	bool  isnull;
 
 	args[0] = CStringGetTextDatum(tenant);
@@ -112,6 +115,9 @@ mtr_tenant_stored(const char *tenant, MtrStored *s)
 	s->last_posted = isnull ? 0 : DatumGetTimestampTz(posted);
 	s->available = DatumGetInt64(mtr_first(1, &isnull));
 	s->life = (MtrLife) DatumGetInt32(mtr_first(3, &isnull));
+	limit = mtr_first(4, &isnull);
+	s->max_unflushed_uc =
+		isnull ? MTR_DEFAULT_MAX_UNFLUSHED_UC : DatumGetInt64(limit);
 	return true;
 }
 
@@ -135,6 +141,7 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 	t->available = l->stored.available;
 	t->last_posted = l->stored.last_posted;
 	t->life = l->stored.life;
+	t->max_unflushed_uc = l->stored.max_unflushed_uc;
 	t->generation = generation;
 	for (int m = 0; m < MTR_METERS; m++)
 	{

@@ -17,6 +17,7 @@ typedef struct MtrStored
 	int64       available;
 	TimestampTz last_posted; /* of its ledger entries; 0: it has none */
 	MtrLife     life;
+	int64       max_unflushed_uc;
 } MtrStored;
 
 /*

@@ -24,8 +24,8 @@ static void
 put_slot(ReturnSetInfo *rsinfo, MtrTenant *t, int db)
 {
 	MtrTenant copy;
-	Datum     values[6];
-	bool      nulls[6] = {false};
+	Datum     values[7];
+	bool      nulls[7] = {false};
 	int64     unflushed = 0;
 
 	SpinLockAcquire(&t->mutex);
@@ -51,6 +51,7 @@ put_slot(ReturnSetInfo *rsinfo, MtrTenant *t, int db)
 	values[3] = Int64GetDatum(copy.held);
 	values[4] = Int64GetDatum(unflushed);
 	values[5] = Int32GetDatum(copy.pins);
+	values[6] = Int64GetDatum(copy.max_unflushed_uc);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

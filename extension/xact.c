@@ -78,10 +78,12 @@ undo_record(const MtrRecord *r, MtrTenant *t)
 									c->per_units, &back))
 					back = 0;
 				c->priced -= r->amount;
+				t->unflushed_uc -= back;
 				t->available += back - r->from_pending;
 			}
 			break;
 		case MTR_RECORD_LIFE: /* the slot has not seen it */
+		case MTR_RECORD_LIMIT:
 			break;
 	}
 }
@@ -111,6 +113,7 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 		t->available += pin->pending;
 		t->incoming -= pin->announced;
 		t->life += pin->life;
+		t->max_unflushed_uc += pin->limit;
 	}
 	if (pin->is_new)
 	{
@@ -226,6 +229,10 @@ abort_records(int level)
 		}
 		else if (r->kind == MTR_RECORD_LIFE)
 			pin->life -= (int) r->amount;
+		else if (r->kind == MTR_RECORD_LIMIT)
+			pin->limit -= r->amount;
+		else if (r->counter >= 0)
+			pin->charged[r->counter] -= r->amount;
 	}
 }
 

@@ -26,7 +26,9 @@ typedef struct MtrPinned
 	int64      pending;   /* own grants less what was spent of them */
 	int64      announced; /* own grants, as counted in MtrTenant.incoming */
 	int        life;      /* what is added to MtrTenant.life at commit */
-	int        last;      /* newest record, -1: none */
+	int64      limit;     /* what is added to MtrTenant.max_unflushed_uc */
+	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
+	int        last;                  /* newest record, -1: none */
 } MtrPinned;
 
 /* registers the callbacks; called once, from _PG_init */
@@ -72,6 +74,12 @@ mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending);
  * holds a lock to the end of the transaction that keeps others from doing so.
  */
 extern void mtr_xact_life(MtrTenant *t, MtrLife life);
+
+/*
+ * The transaction has set the tenant's max_unflushed_uc.  The caller holds a lock
+ * to the end of the transaction that keeps others from doing so.
+ */
+extern void mtr_xact_limit(MtrTenant *t, int64 max_unflushed_uc);
 
 /* run in the COMMIT callback (flusher); nothing may fail in it */
 extern void mtr_xact_on_commit(void (*func)(void *arg), void *arg);

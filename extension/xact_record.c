@@ -99,6 +99,8 @@ mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new)
 	mtr_pins[mtr_npins].pending = 0;
 	mtr_pins[mtr_npins].announced = 0;
 	mtr_pins[mtr_npins].life = 0;
+	mtr_pins[mtr_npins].limit = 0;
+	memset(mtr_pins[mtr_npins].charged, 0, sizeof(mtr_pins[0].charged));
 	mtr_pins[mtr_npins].last = -1;
 	mtr_npins++;
 }
@@ -176,6 +178,8 @@ mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending)
 	r->amount += qty;
 	r->from_pending += from_pending;
 	pin->pending -= from_pending;
+	if (ref->counter >= 0)
+		pin->charged[ref->counter] += qty;
 }
 
 void
@@ -186,4 +190,14 @@ mtr_xact_life(MtrTenant *t, MtrLife life)
 
 	add_record(pin, MTR_RECORD_LIFE, NULL, -1)->amount += step;
 	pin->life += step;
+}
+
+void
+mtr_xact_limit(MtrTenant *t, int64 max_unflushed_uc)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int64      step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
+
+	add_record(pin, MTR_RECORD_LIMIT, NULL, -1)->amount += step;
+	pin->limit += step;
 }

@@ -23,7 +23,8 @@ typedef enum MtrRecordKind
 	MTR_RECORD_DEBIT,
 	MTR_RECORD_CREDIT,
 	MTR_RECORD_USAGE,
-	MTR_RECORD_LIFE
+	MTR_RECORD_LIFE,
+	MTR_RECORD_LIMIT
 } MtrRecordKind;
 
 typedef struct MtrRecord
@@ -35,7 +36,7 @@ typedef struct MtrRecord
 	MtrUsage     *usage;
 	int16         counter;
 	int64         amount; /* credit, debit from the slot, quantity, or step of
-						* MtrTenant.life */
+						* MtrTenant.life or of its max_unflushed_uc */
 	int64         from_pending;
 } MtrRecord;
 

@@ -25,6 +25,7 @@ INSERT INTO expected VALUES
     ('resume_tenant(text)', 'mortar_admin'),
     ('revoke_key(text,uuid)', 'mortar_admin'),
     ('route_list()', 'mortar_admin mortar_monitor'),
+    ('set_limit(text,text,bigint,bigint,text)', 'mortar_admin'),
     ('set_price(text,bigint,bigint,text,text,timestamp with time zone)', 'mortar_admin'),
     ('slot_rows()', 'mortar_admin mortar_monitor'),
     ('suspend_tenant(text,text)', 'mortar_admin'),

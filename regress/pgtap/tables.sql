@@ -10,12 +10,12 @@ CREATE TEMP VIEW tables AS SELECT * FROM relations WHERE relkind IN ('r', 'p');
 
 SELECT set_eq(
     'SELECT relname FROM tables',
-    ARRAY['tenants', 'api_keys', 'credit_grants', 'credit_ledger', 'idempotency', 'prices',
+    ARRAY['tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'idempotency', 'prices',
         'usage_journal', 'usage_marks', 'epochs', 'doc_tables', 'doc_rows'],
     'these are the tables');
 SELECT set_eq(
     $$SELECT relname FROM relations WHERE relkind = 'v'$$,
-    ARRAY['flusher', 'keys', 'routes', 'slots'],
+    ARRAY['flusher', 'keys', 'loss_bound', 'routes', 'slots'],
     'these are the views');
 SELECT is_empty(
     $$SELECT relname, relkind FROM relations WHERE relkind NOT IN ('r', 'v', 'i', 't', 'c')$$,
@@ -125,10 +125,10 @@ INSERT INTO triggers
     SELECT relname, 'refuse_change', 'BEFORE UPDATE DELETE TRUNCATE' FROM tables
         WHERE relname IN ('credit_grants', 'credit_ledger', 'prices', 'usage_journal')
     UNION ALL SELECT relname, 'note_write', 'BEFORE INSERT UPDATE DELETE ROW' FROM tables
-        WHERE relname IN ('tenants', 'api_keys', 'credit_ledger', 'prices', 'usage_marks')
+        WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_ledger', 'prices', 'usage_marks')
     -- on other cached tables TRUNCATE is refused
     UNION ALL SELECT relname, 'note_truncate', 'BEFORE TRUNCATE' FROM tables
-        WHERE relname IN ('api_keys', 'usage_marks')
+        WHERE relname IN ('limits', 'api_keys', 'usage_marks')
     UNION ALL VALUES ('tenants', 'refuse_new_id', 'BEFORE UPDATE DELETE TRUNCATE');
 SELECT set_eq(
     $$SELECT r.relname, t.tgname, concat_ws(' ',

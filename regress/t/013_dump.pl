@@ -23,6 +23,7 @@ SELECT count(mortar.create_key('tenant-' || i, 'k' || j)) FROM generate_series(1
 SELECT mortar.revoke_key(tenant_id, key_id) FROM mortar.keys WHERE tenant_id = 'tenant-7';
 SELECT mortar.record_usage('tenant-' || i, 'requests', i % 5) FROM generate_series(1, 500) i;
 SELECT mortar.record_usage('acme', 'egress_bytes', 12345678);
+SELECT mortar.set_limit('acme', max_unflushed_uc => 5000000);
 SQL
 for my $batch (1 .. 8) {    # a transaction takes a bounded number of idempotency keys
   Mortar::admin($node, "SELECT count(mortar.charge('tenant-' || i, 1, 'c$batch')) FROM generate_series(1, 500) i");
@@ -37,7 +38,7 @@ $node->poll_query_until($Mortar::database,
   'SELECT bool_and(unflushed_uc = 0) FROM mortar.slots') or die 'usage is not flushed';
 
 # the tables but for epochs, which the new database's flusher adds to
-my @tables = qw(tenants api_keys credit_grants credit_ledger idempotency prices
+my @tables = qw(tenants limits api_keys credit_grants credit_ledger idempotency prices
   usage_journal usage_marks doc_tables doc_rows);
 
 # rows and a checksum of each table

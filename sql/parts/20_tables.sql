@@ -29,6 +29,16 @@ COMMENT ON COLUMN mortar.tenants.state_reason IS
 -- write here pin the tenant, tenants are never removed, verify_ledger checks it;
 -- dropping a document table excludes writers of its rows by a lock.
 
+CREATE TABLE mortar.limits (
+    tenant_id        text COLLATE "C" PRIMARY KEY,
+    max_unflushed_uc int8 CHECK (max_unflushed_uc BETWEEN 0 AND 2305843009213693951),
+    changed_at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE mortar.limits IS
+    'limits of tenants whose limits were ever set; a tenant without a row has the defaults';
+COMMENT ON COLUMN mortar.limits.max_unflushed_uc IS
+    'the most that usage may cost which a crash would lose; null: 1000000, 1 credit';
+
 CREATE TABLE mortar.api_keys (
     tenant_id      text COLLATE "C" NOT NULL,
     key_id         uuid NOT NULL,

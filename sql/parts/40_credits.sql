@@ -32,6 +32,13 @@ CREATE FUNCTION mortar.close_tenant(tenant text) RETURNS bool
 COMMENT ON FUNCTION mortar.close_tenant(text) IS
     'closes a tenant for ever: its keys are refused with 403 tenant_closed from the instant of commit on, its credits stay as they are, all data is kept; false when it was closed before; errors: MT404';
 
+CREATE FUNCTION mortar.set_limit(tenant text, mode text DEFAULT 'hard',
+        overdraft_uc int8 DEFAULT 0, max_unflushed_uc int8 DEFAULT NULL,
+        durability text DEFAULT 'buffered') RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_set_limit';
+COMMENT ON FUNCTION mortar.set_limit(text, text, int8, int8, text) IS
+    'sets how much a tenant''s usage may cost that a crash would lose (0 to 2^61 - 1, null: 1 credit), from the instant of commit on; errors: 22003, 22004, 22023, MT404, 0A000 for arguments whose feature comes later';
+
 CREATE FUNCTION mortar.create_key(tenant text, name text,
         scopes text[] DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
         not_before timestamptz DEFAULT NULL) RETURNS text

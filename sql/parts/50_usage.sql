@@ -6,7 +6,7 @@ CREATE FUNCTION mortar.record_usage(tenant text, meter text, quantity int8,
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_record_usage';
 COMMENT ON FUNCTION mortar.record_usage(text, text, int8, text) IS
-    'counts and charges usage that the product measured itself, when the transaction commits; errors: MT402, MT403 when the tenant is suspended or closed, MT404, 22003, 22023, 53400 when memory is full, 0A000';
+    'counts and charges usage that the product measured itself, when the transaction commits; errors: MT402, MT403 when the tenant is suspended or closed, MT404, 22003, 22023, 53400 when memory is full or more than max_unflushed_uc would be unflushed, 0A000';
 
 CREATE FUNCTION mortar.usage(tenant text,
         since timestamptz DEFAULT '-infinity',
@@ -21,13 +21,23 @@ COMMENT ON FUNCTION mortar.usage(text, timestamptz, timestamptz, text[], text) I
 
 CREATE FUNCTION mortar.slot_rows(OUT tenant_id text, OUT state text,
         OUT available_uc int8, OUT held_uc int8, OUT unflushed_uc int8,
-        OUT pins int4) RETURNS SETOF record
+        OUT pins int4, OUT max_unflushed_uc int8) RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_slots';
 COMMENT ON FUNCTION mortar.slot_rows() IS 'rows of the view mortar.slots';
 CREATE VIEW mortar.slots WITH (security_invoker = true) AS
     SELECT * FROM mortar.slot_rows();
 COMMENT ON VIEW mortar.slots IS
     'tenants of this database in shared memory; pins: transactions that may still change the slot';
+
+CREATE VIEW mortar.loss_bound WITH (security_invoker = true) AS
+    SELECT t.tenant_id, coalesce(s.unflushed_uc, 0) AS unflushed_uc,
+        coalesce(l.max_unflushed_uc, 1000000) AS max_unflushed_uc,
+        current_setting('mortar.flush_interval')::interval AS flush_interval
+    FROM mortar.tenants t
+    LEFT JOIN mortar.limits l ON l.tenant_id = t.tenant_id
+    LEFT JOIN mortar.slot_rows() s ON s.tenant_id = t.tenant_id;
+COMMENT ON VIEW mortar.loss_bound IS
+    'per tenant: what usage costs that a crash of this instant would lose, the most it may cost, and how long usage waits at most while the flusher is well; a single call dearer than the bound can be lost by itself';
 
 CREATE FUNCTION mortar.flusher_row(OUT state text, OUT pid int4,
         OUT last_flush timestamptz, OUT flushed_rows int8, OUT failures int4,

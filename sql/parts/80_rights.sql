@@ -24,8 +24,8 @@ DO $rights$
 DECLARE
     x text;
 BEGIN
-    FOREACH x IN ARRAY ARRAY['tenants', 'api_keys', 'credit_grants',
-        'credit_ledger', 'idempotency', 'prices', 'usage_journal',
+    FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys',
+        'credit_grants', 'credit_ledger', 'idempotency', 'prices', 'usage_journal',
         'usage_marks', 'epochs', 'doc_tables', 'doc_rows']
     LOOP
         EXECUTE format('ALTER TABLE mortar.%I OWNER TO mortar_owner', x);
@@ -62,8 +62,8 @@ BEGIN
             'ENABLE ALWAYS TRIGGER refuse_change', x);
     END LOOP;
 
-    FOREACH x IN ARRAY ARRAY['tenants', 'api_keys', 'credit_ledger', 'prices',
-        'usage_marks']
+    FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys', 'credit_ledger',
+        'prices', 'usage_marks']
     LOOP
         EXECUTE format('CREATE TRIGGER note_write '
             'BEFORE INSERT OR UPDATE OR DELETE ON mortar.%I '
@@ -71,7 +71,7 @@ BEGIN
         EXECUTE format('ALTER TABLE mortar.%I '
             'ENABLE ALWAYS TRIGGER note_write', x);
     END LOOP;
-    FOREACH x IN ARRAY ARRAY['api_keys', 'usage_marks']
+    FOREACH x IN ARRAY ARRAY['limits', 'api_keys', 'usage_marks']
     LOOP
         EXECUTE format('CREATE TRIGGER note_truncate BEFORE TRUNCATE '
             'ON mortar.%I EXECUTE FUNCTION mortar.note_write()', x);
@@ -135,6 +135,7 @@ GRANT EXECUTE ON FUNCTION
     mortar.create_tenant(text, text, text),
     mortar.suspend_tenant(text, text), mortar.resume_tenant(text),
     mortar.close_tenant(text),
+    mortar.set_limit(text, text, int8, int8, text),
     mortar.create_key(text, text, text[], timestamptz, timestamptz),
     mortar.revoke_key(text, uuid),
     mortar.grant_credits(text, int8, text, int4, text, timestamptz, timestamptz),
