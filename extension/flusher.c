@@ -64,14 +64,24 @@ typedef struct Flusher
 /* the extension is not here: there is nothing to come back for */
 static bool gone = false;
 
-/* other epochs that did not leave word of a clean stop */
+/*
+ * Other epochs that did not leave word of a clean stop.  Memory that could tell
+ * who had unflushed usage is gone, so everybody counts who may have had some: who
+ * was a tenant before this epoch began, and not closed before that one did.
+ */
 static MtrStmt stmt_unclean = {
-	.sql = "UPDATE mortar.epochs SET clean = false "
+	.sql = "UPDATE mortar.epochs AS e SET clean = false, max_loss_uc = "
+		   "  (SELECT least(coalesce(sum(coalesce(l.max_unflushed_uc, $4)), 0),"
+		   "    9223372036854775807)::pg_catalog.int8 "
+		   "  FROM mortar.tenants t LEFT JOIN mortar.limits l "
+		   "    ON l.tenant_id = t.tenant_id "
+		   "  WHERE t.created_at < $3 AND NOT "
+		   "    (t.state = 'closed' AND t.state_changed_at < e.started_at)) "
 		   "WHERE clean IS NULL AND epoch_id <> $1 "
 		   "AND database_id = " MTR_THIS_DATABASE " AND system_id = $2",
 	.role = MTR_ROLE_OWNER,
-	.nargs = 2,
-	.argtypes = {UUIDOID, INT8OID},
+	.nargs = 4,
+	.argtypes = {UUIDOID, INT8OID, TIMESTAMPTZOID, INT8OID},
 };
 
 /* ---- the claim ---- */
@@ -161,11 +171,13 @@ note_entered(void *arg)
 static void
 enter_epoch_step(void *arg)
 {
-	Datum args[2];
+	Datum args[4];
 
 	mtr_flush_epoch(false);
 	args[0] = UUIDPGetDatum(&MtrShared->epoch_id);
 	args[1] = Int64GetDatum((int64) GetSystemIdentifier());
+	args[2] = TimestampTzGetDatum(MtrShared->epoch_start);
+	args[3] = Int64GetDatum(MTR_DEFAULT_MAX_UNFLUSHED_UC);
 	mtr_exec(&stmt_unclean, args, NULL, MTR_SNAP_WRITE, 0);
 	mtr_xact_on_commit(note_entered, arg);
 }

@@ -77,9 +77,11 @@ static MtrStmt stmt_was_entered = {
 
 static MtrStmt stmt_clean = {
 	.sql = "INSERT INTO mortar.epochs "
-		   "  (epoch_id, database_id, system_id, timeline, started_at, clean) "
-		   "VALUES ($1, " MTR_THIS_DATABASE ", $2, $3, $4, true) "
-		   "ON CONFLICT (epoch_id, database_id) DO UPDATE SET clean = true",
+		   "  (epoch_id, database_id, system_id, timeline, started_at, clean, "
+		   "  max_loss_uc) "
+		   "VALUES ($1, " MTR_THIS_DATABASE ", $2, $3, $4, true, 0) "
+		   "ON CONFLICT (epoch_id, database_id) "
+		   "DO UPDATE SET clean = true, max_loss_uc = 0",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 4,
 	.argtypes = {UUIDOID, INT8OID, INT4OID, TIMESTAMPTZOID},

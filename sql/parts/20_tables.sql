@@ -155,12 +155,15 @@ CREATE TABLE mortar.epochs (
     started_at    timestamptz NOT NULL,
     last_flush_at timestamptz,
     clean         bool,
+    max_loss_uc   int8 CHECK (max_loss_uc >= 0),
     PRIMARY KEY (epoch_id, database_id)
 );
 COMMENT ON TABLE mortar.epochs IS
     'one row per initialisation of shared memory in which this database was seen';
 COMMENT ON COLUMN mortar.epochs.database_id IS
     'oid of the database that the row tells of; a copy or a restored dump keeps rows of the database it came from';
+COMMENT ON COLUMN mortar.epochs.max_loss_uc IS
+    'what may have been lost at its end, in cost of usage: 0 after a clean stop; else the sum of max_unflushed_uc over the tenants who may have had unflushed usage, as it was when the epoch was found not clean. For a tenant whose last call was dearer than its bound the cost of that call stands in place of the bound, and nobody knows it afterwards';
 COMMENT ON COLUMN mortar.epochs.clean IS
     'true after a clean stop; false when up to flush_interval of buffered usage may be lost; null while the epoch runs, and for ever where CREATE DATABASE has copied the row from another database meanwhile';
 
