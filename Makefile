@@ -6,6 +6,8 @@
 #   make start / stop     the same in the background;  make clean-run removes its data
 #   make test             every check, on a machine where nothing of ours is installed
 #   make unit fuzz lint   single parts of it;  make asan: all of it under sanitizers
+#   make crash-matrix     what each kind of crash loses, as a table
+#   make dump-matrix      what each way of dumping and restoring brings back
 #   make bench            figures beside their peers, see bench/
 #
 # PGXS is included only when pg_config exists: run and test must work on a bare
@@ -162,11 +164,13 @@ check-tap:
 	$(prove_installcheck)
 
 # ---- whole jobs ------------------------------------------------------------
-.PHONY: run start stop clean-run test bench FORCE
+.PHONY: run start stop clean-run test crash-matrix dump-matrix bench FORCE
 run start stop clean-run:
 	@bash regress/run.sh $@
 test:
 	@bash regress/test.sh
+crash-matrix dump-matrix: %-matrix:
+	@MATRIX=long PARTS="build tap" TAP="$(wildcard regress/t/*_$*_matrix.pl)" bash regress/test.sh
 asan:
 	@SANITIZED=1 bash regress/test.sh
 bench:

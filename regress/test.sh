@@ -8,7 +8,9 @@
 # and many can run beside each other.  The directory is kept when a test fails.
 #
 # PARTS names a subset, in order; TAP names files of the part tap; SANITIZED=1
-# (make asan) builds the gateway with AddressSanitizer and both halves with UBSan.
+# (make asan) builds the gateway with AddressSanitizer and both halves with UBSan;
+# MATRIX=long (make crash-matrix, make dump-matrix) makes the tests that end with a
+# table do more, and shows the table.
 set -u
 . "$(dirname "$0")/cluster.sh"
 
@@ -27,7 +29,7 @@ outside() {
   if is_root; then chown -R "$server_user:" "$work"; fi
   as_server env -i PATH="$(pg_bin):$PATH" HOME="$work/home" LC_ALL=C.UTF-8 TZ=UTC \
     PG_CONFIG="$(pg_bin)/pg_config" PG_TEST_TIMEOUT_DEFAULT=60 SANITIZED="${SANITIZED:-}" FUZZ_RUNS="${FUZZ_RUNS:-20000}" \
-    TAP="${TAP:-}" PARTS="${PARTS:-$all_parts}" bash "$work/src/regress/test.sh" inside "$work"
+    MATRIX="${MATRIX:-}" TAP="${TAP:-}" PARTS="${PARTS:-$all_parts}" bash "$work/src/regress/test.sh" inside "$work"
   status=$?
   [ $status -ne 0 ] || rm -rf "$work"
   exit $status
@@ -55,6 +57,7 @@ part() {
   passed=$((passed + good))
   failed=$((failed + bad))
   say "== $name: $good passed, $bad failed ($((SECONDS - began)) s)"
+  [ -z "$MATRIX" ] || sed -n 's/^# |/|/p' "$log"
   [ "$bad" -eq 0 ] || explain "$name" "$log"
 }
 
