@@ -1,7 +1,8 @@
 # Mortar: the extension (built by PGXS), the gateway (plain rules) and the tests.
 #
 #   make                  extension and gateway
-#   make install          put both into this machine's PostgreSQL (DESTDIR works)
+#   make install          put both into this machine's PostgreSQL (DESTDIR works);
+#                         make uninstall takes them out again
 #   make run              everything from nothing to a served request; Ctrl-C ends it
 #   make start / stop     the same in the background;  make clean-run removes its data
 #   make test             every check, on a machine where nothing of ours is installed
@@ -96,12 +97,15 @@ $(GATEWAY): $(GATEWAY_OBJS)
 ifneq ($(wildcard gateway/*.c),)
 all: $(GATEWAY)
 install: install-gateway
+uninstall: uninstall-gateway
 endif
 
-.PHONY: install-gateway
+.PHONY: install-gateway uninstall-gateway
 install-gateway: $(GATEWAY)
 	$(MKDIR_P) '$(DESTDIR)$(gateway_bindir)'
 	$(INSTALL_PROGRAM) $(GATEWAY) '$(DESTDIR)$(gateway_bindir)/mortar-gateway'
+uninstall-gateway:
+	rm -f '$(DESTDIR)$(gateway_bindir)/mortar-gateway'
 
 # ---- unit tests and fuzzers: pure C, under sanitizers ----------------------
 # A test names what it is linked with in comment lines of its own:
