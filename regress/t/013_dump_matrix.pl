@@ -52,8 +52,8 @@ SQL
 $node->poll_query_until($database, 'SELECT bool_and(unflushed_uc = 0) FROM mortar.slots') or die 'usage is not flushed';
 
 # the tables but for epochs, which the new database's flusher adds to
-my @tables = ((map { "mortar.$_" } qw(tenants api_keys credit_grants credit_ledger idempotency prices
-    usage_journal usage_marks doc_tables doc_rows)), 'public.orders');
+my @tables = ('public.orders', split /\n/, $node->safe_psql($database, q{SELECT oid::regclass FROM pg_class
+  WHERE relnamespace = 'mortar'::regnamespace AND relkind = 'r' AND relname <> 'epochs'}));
 
 # rows and a checksum of each table
 sub contents {

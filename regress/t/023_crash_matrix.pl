@@ -128,7 +128,7 @@ sub in_tables {
 }
 
 my $matrix = Matrix->new('case', (map { "told: $_" } qw(rows charges grants usage)),
-  (map { "held: $_" } qw(rows charges grants usage)), 'lost: usage', 'bound', 'epoch clean', 'books');
+  (map { "held: $_" } qw(rows charges grants usage)), 'lost: usage', 'bound', 'ms unflushed', 'epoch clean', 'books');
 
 # the load of a case, and the end of its epoch; both
 sub run_load {
@@ -165,6 +165,13 @@ sub epoch_tells {
   return ($says, @times);
 }
 
+# for the reader of the table: from the last flush to the last call of the epoch
+sub unflushed_ms {
+  my ($load, $from, $to) = @_;
+  my ($last) = sort { $b <=> $a } grep { $_ < $to } map { $_->[1] } map { @{ $load->{answers}{$_} } } @Load::kinds;
+  return $from == 0 ? 'never flushed' : $last > $from ? int(1000 * ($last - $from)) : 0;
+}
+
 sub run_case {
   my ($case, $tag) = @_;
   $gateway->wait_ready;
@@ -194,7 +201,7 @@ sub run_case {
   my $wrong = Mortar::admin($node, 'SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok');
   is($wrong, '', 'the books agree');
   $matrix->row($case->{name}, @told{qw(row charge grant)}, $told, @{$held}{qw(row charge grant)}, $there, $lost,
-    $bound, $clean, $wrong eq '' ? 'agree' : 'WRONG');
+    $bound, unflushed_ms($load, @from_to), $clean, $wrong eq '' ? 'agree' : 'WRONG');
   return;
 }
 
