@@ -1,11 +1,14 @@
 # Mortar: the extension (built by PGXS), the gateway (plain rules) and the tests.
 #
 #   make                  extension and gateway
-#   make install          put both into this machine's PostgreSQL (DESTDIR works)
+#   make install          put both into this machine's PostgreSQL (DESTDIR works);
+#                         make uninstall takes them out again
 #   make run              everything from nothing to a served request; Ctrl-C ends it
 #   make start / stop     the same in the background;  make clean-run removes its data
 #   make test             every check, on a machine where nothing of ours is installed
 #   make unit fuzz lint   single parts of it;  make asan: all of it under sanitizers
+#   make crash-matrix     what each kind of crash loses, as a table
+#   make dump-matrix      what each way of dumping and restoring brings back
 #   make bench            figures beside their peers, see bench/
 #
 # PGXS is included only when pg_config exists: run and test must work on a bare
@@ -94,12 +97,15 @@ $(GATEWAY): $(GATEWAY_OBJS)
 ifneq ($(wildcard gateway/*.c),)
 all: $(GATEWAY)
 install: install-gateway
+uninstall: uninstall-gateway
 endif
 
-.PHONY: install-gateway
+.PHONY: install-gateway uninstall-gateway
 install-gateway: $(GATEWAY)
 	$(MKDIR_P) '$(DESTDIR)$(gateway_bindir)'
 	$(INSTALL_PROGRAM) $(GATEWAY) '$(DESTDIR)$(gateway_bindir)/mortar-gateway'
+uninstall-gateway:
+	rm -f '$(DESTDIR)$(gateway_bindir)/mortar-gateway'
 
 # ---- unit tests and fuzzers: pure C, under sanitizers ----------------------
 # A test names what it is linked with in comment lines of its own:
@@ -162,11 +168,13 @@ check-tap:
 	$(prove_installcheck)
 
 # ---- whole jobs ------------------------------------------------------------
-.PHONY: run start stop clean-run test bench FORCE
+.PHONY: run start stop clean-run test crash-matrix dump-matrix bench FORCE
 run start stop clean-run:
 	@bash regress/run.sh $@
 test:
 	@bash regress/test.sh
+crash-matrix dump-matrix: %-matrix:
+	@MATRIX=long PARTS="build tap" TAP="$(wildcard regress/t/*_$*_matrix.pl)" bash regress/test.sh
 asan:
 	@SANITIZED=1 bash regress/test.sh
 bench:

@@ -7,12 +7,17 @@
 # works below root's home and under any path, disturbs no build in the checkout,
 # and many can run beside each other.  The directory is kept when a test fails.
 #
+# One part, readme, is different: it follows the README's way into this machine's
+# PostgreSQL, as root (see readme.sh), and takes everything out again.
+#
 # PARTS names a subset, in order; TAP names files of the part tap; SANITIZED=1
-# (make asan) builds the gateway with AddressSanitizer and both halves with UBSan.
+# (make asan) builds the gateway with AddressSanitizer and both halves with UBSan;
+# MATRIX=long (make crash-matrix, make dump-matrix) makes the tests that end with a
+# table do more, and shows the table.
 set -u
 . "$(dirname "$0")/cluster.sh"
 
-all_parts="build lint unit fuzz regress isolation pgtap tap"
+all_parts="build lint unit fuzz regress isolation pgtap tap readme"
 
 # ---- outside: prepare, become nobody special, clean up ----------------------
 
@@ -24,13 +29,27 @@ outside() {
   tar -C "$top" -cf - --exclude=.git --exclude=./.run --exclude=./.build --exclude='./.build.lock' \
     --exclude='*.o' --exclude='*.d' --exclude='*.bc' --exclude='*.so' --exclude=./tmp_check \
     --exclude=./gateway/mortar-gateway . | tar -C "$work/src" -xf - || die "the checkout could not be copied"
+  case " ${PARTS:-$all_parts} " in *" readme "*) follow_readme "$work" ;; esac
   if is_root; then chown -R "$server_user:" "$work"; fi
   as_server env -i PATH="$(pg_bin):$PATH" HOME="$work/home" LC_ALL=C.UTF-8 TZ=UTC \
     PG_CONFIG="$(pg_bin)/pg_config" PG_TEST_TIMEOUT_DEFAULT=60 SANITIZED="${SANITIZED:-}" FUZZ_RUNS="${FUZZ_RUNS:-20000}" \
-    TAP="${TAP:-}" PARTS="${PARTS:-$all_parts}" bash "$work/src/regress/test.sh" inside "$work"
+    MATRIX="${MATRIX:-}" TAP="${TAP:-}" PARTS="${PARTS:-$all_parts}" bash "$work/src/regress/test.sh" inside "$work"
   status=$?
   [ $status -ne 0 ] || rm -rf "$work"
   exit $status
+}
+
+# follow_readme DIR: needs root, so it runs out here, before all other parts; its
+# result is counted inside
+follow_readme() {
+  local sudo=
+  if ! is_root; then
+    sudo=sudo
+    [ -t 0 ] || sudo="sudo -n"
+  fi
+  $sudo env -i PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" HOME=/root LC_ALL=C.UTF-8 \
+    bash "$1/src/regress/readme.sh" "$1/src" >"$1/log/readme.first" 2>&1 </dev/null
+  echo $? >"$1/log/readme.status"
 }
 
 # ---- inside: the parts ------------------------------------------------------
@@ -55,6 +74,7 @@ part() {
   passed=$((passed + good))
   failed=$((failed + bad))
   say "== $name: $good passed, $bad failed ($((SECONDS - began)) s)"
+  [ -z "$MATRIX" ] || sed -n 's/^# |/|/p' "$log"
   [ "$bad" -eq 0 ] || explain "$name" "$log"
 }
 
@@ -88,6 +108,8 @@ server() {
   eval "$(cluster_env "$work/cluster")"
 }
 
+readme() { cat "$work/log/readme.first" && return "$(cat "$work/log/readme.status")"; }
+
 check_sql() { server && make_here "check-$1"; }
 
 pgtap() {
@@ -111,7 +133,7 @@ inside() {
       build) part build build ;;
       lint | unit | fuzz) part "$name" make_here "$name" ;;
       regress | isolation) part "$name" check_sql "$name" ;;
-      pgtap) part pgtap pgtap ;;
+      pgtap | readme) part "$name" "$name" ;;
       tap) part tap make_here check-tap ${TAP:+PROVE_TESTS="$TAP"} ;;
       *) die "PARTS knows $all_parts, not $name" ;;
     esac
