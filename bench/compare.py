@@ -11,7 +11,6 @@ README.md, which also says how to measure an installation that exists.
 """
 
 import argparse
-import csv
 import dataclasses
 import json
 import os
@@ -19,9 +18,12 @@ import statistics
 import sys
 import time
 
+import common
 import database
 import load
 import procs
+import setup
+from common import say, spread
 from load import BenchError, Target
 
 ROUNDS = 5
@@ -50,13 +52,18 @@ class Scenario:
     title: str
     targets: list
     ratios: list
-    settle_s: float = MORTAR_FLUSH_S
+    insert: bool = False  # POST a row instead
 
+
+# about 100 bytes, as a small record of an application
+ROW = json.dumps({"customer": "c-10017", "amount": 129.5, "currency": "EUR",
+                  "paid": True, "tags": ["web", "spring"]})
 
 SCENARIOS = {
     "list": Scenario(
-        "GET db/tables, {size} rows", ["mortar", "limit-sql", "seed-go"],
-        [Ratio("mortar", "limit-sql", "req_per_s", least=0.60, aim=0.90),
+        "GET db/tables, {size} rows", ["mortar", "limit-http", "limit-sql", "seed-go"],
+        [Ratio("mortar", "limit-http", "req_per_s"),
+         Ratio("mortar", "limit-sql", "req_per_s", least=0.60, aim=0.90),
          Ratio("mortar", "seed-go", "req_per_s", least=5.0, aim=10.0)]),
     "list-metering": Scenario(
         "GET db/tables, {size} rows, metering", ["mortar:off", "mortar:buffered"],
@@ -65,8 +72,13 @@ SCENARIOS = {
         "GET db/tables, {size} rows, the seed's metering",
         ["seed-go-noop", "seed-go", "seed-go-sync"],
         [Ratio("seed-go", "seed-go-noop", "server_cpu_us"),
-         Ratio("seed-go-sync", "seed-go-noop", "server_cpu_us")],
-        settle_s=SEED_FLUSH_S),
+         Ratio("seed-go-sync", "seed-go-noop", "server_cpu_us")]),
+    "insert": Scenario(
+        "POST db/rows/{{t}}, one row of %d bytes" % len(ROW),
+        ["mortar:off", "mortar:buffered", "seed-go"],
+        [Ratio("mortar:buffered", "mortar:off", "server_cpu_us", most=1.05, aim=1.01),
+         Ratio("mortar:buffered", "seed-go", "req_per_s"),
+         Ratio("mortar:buffered", "seed-go", "server_cpu_us")], insert=True),
     "pool-seed": Scenario(
         "GET db/tables, {size} rows, pool size of the peer",
         ["seed-go", "seed-go-4", "seed-go-10", "seed-go-40"],
@@ -76,22 +88,13 @@ SCENARIOS = {
 }
 
 
-def say(text=""):
-    print(text, flush=True)
-
-
-def spread(values):
-    """(first quartile, median, third quartile)"""
-    return statistics.quantiles(values, n=4, method="inclusive")
-
-
 class Metering:
     """Proves that the setting under test was in force: the tenant's own usage
     must have moved by the requests of a run, or not at all."""
 
     def __init__(self, target):
         self.target = target
-        self.path = target.path.replace("/db/tables", "/usage/me")
+        self.path = target.path.partition("/db/")[0] + "/usage/me"
 
     def requests(self):
         status, body, _ = load.fetch(self.target, self.path)
@@ -128,33 +131,45 @@ class Runner:
     def _require_rls(self):
         names = " ".join(t.name for t in self.targets)
         if "mortar" in names:
-            database.require_rls(["mortar.doc_tables"],
+            database.require_rls(["mortar.doc_tables", "mortar.doc_rows"],
                                  ["mortar_tenant", "mortar_gateway"])
         if "seed-go" in names:
-            database.require_rls(["seed.app_tables"], ["seed_app"])
+            database.require_rls(["seed.app_tables", "seed.app_rows"], ["seed_app"])
 
-    @staticmethod
-    def _target(name):
+    def _target(self, name):
         """BENCH_<NAME>_URL and _KEY, as run.sh set them; None when absent"""
         server, _, setting = name.partition(":")
         prefix = "BENCH_" + server.upper().replace("-", "_")
         url = os.environ.get(prefix + "_URL")
         if not url:
             return None
-        target = Target(name, url, os.environ.get(prefix + "_KEY", ""), setting or None)
+        target = Target(name, url, os.environ.get(prefix + "_KEY", ""), setting or None,
+                        settle_s=SEED_FLUSH_S if name.startswith("seed")
+                        else MORTAR_FLUSH_S)
+        if self.scenario.insert:
+            target.url = url.replace("/db/tables", "/db/rows/" + setup.table_name(1))
+            target.body = ROW
         target.pids = procs.listeners(target.address[1])
         return target
 
     def _count_rows(self):
         """The size that counts is what is listed, by every list alike."""
+        if self.scenario.insert:
+            return
         sizes = {t.name: len(json.loads(load.probe(t))) for t in self.targets
-                 if t.name != "limit-sql"}
+                 if not t.name.startswith("limit-")}
         if len(set(sizes.values())) > 1:
             raise BenchError("the lists differ in length: %s" % sizes)
         for size in sizes.values():
             self.options.size = size
 
     def _prepare(self, target):
+        if self.scenario.insert:
+            # every run begins with empty tables and no checkpoint under way
+            database.psql("TRUNCATE mortar.doc_rows;\n"
+                          + ("TRUNCATE seed.app_rows;\n" if any(
+                              t.name.startswith("seed") for t in self.targets) else "")
+                          + "CHECKPOINT;")
         if self.mode and target.setting:
             self.mode.set(target.setting)
             time.sleep(0.3)  # until the flusher has written what came before
@@ -170,8 +185,8 @@ class Runner:
         self._prepare(target)
         metering = Metering(target) if target.setting else None
         before = metering.requests() if metering else None
-        r = load.measure(target, self.postmaster, self.options.connections,
-                         self.options.duration, self.scenario.settle_s)
+        r = target.measure(self.postmaster, self.options.connections,
+                           self.options.duration)
         if metering:
             metering.require(before, r, self.options.connections)
         r.update(round=number, target=target.name)
@@ -194,18 +209,22 @@ class Runner:
                 out.append((ratio, [x / y for x, y in zip(a, b)]))
         return out
 
-    def _wanted(self):
-        near = any(abs(statistics.median(values) - 1) <= NEAR_ONE
-                   for _, values in self.ratios())
-        return max(self.options.rounds, ROUNDS_NEAR_ONE if near else ROUNDS)
+    def _near_one(self):
+        """names of the targets that are to be compared more often"""
+        names = set()
+        for ratio, values in self.ratios():
+            if abs(statistics.median(values) - 1) <= NEAR_ONE:
+                names.update((ratio.a, ratio.b))
+        return names
 
     def run(self):
         self.warm_up()
-        number = 0
-        while number < self._wanted():
-            number += 1
+        least = max(self.options.rounds, ROUNDS)
+        for number in range(1, max(least, ROUNDS_NEAR_ONE) + 1):
+            near = self._near_one() if number > least else set()
             for target in self.targets:
-                self._run(number, target)
+                if number <= least or target.name in near:
+                    self._run(number, target)
 
 
 def verdict(ratio, q1, median, q3):
@@ -233,13 +252,12 @@ def bar_text(ratio):
 def report(runner):
     o, s = runner.options, runner.settings
     title = runner.scenario.title.format(size=o.size)
-    machine = "%d CPUs (%s)" % (len(os.sched_getaffinity(0)), procs.cpu_model())
     say()
     say("%s: %s" % (o.scenario, title))
     say("%d keep-alive connections, %d s a run, %d interleaved rounds, row-level security on"
         % (o.connections, o.duration, max(r["round"] for r in runner.runs)))
     say("%s shared by load generator, servers and PostgreSQL %s" % (
-        machine, s["server_version"].split()[0]))
+        common.machine(), s["server_version"].split()[0]))
     say("  ".join("%s=%s" % (k, v) for k, v in s.items() if k != "server_version"))
     say()
     say("%-18s %26s %26s %9s %7s %7s %6s" % (
@@ -303,29 +321,11 @@ def ratio_rows(runner):
     return rows
 
 
-def write_csv(path, rows, common):
-    names = list(dict.fromkeys(k for row in rows for k in row))
-    names += [k for k in common if k not in names]
-    with open(path, "w", newline="", encoding="utf-8") as f:
-        out = csv.DictWriter(f, names, lineterminator="\n")
-        out.writeheader()
-        for row in rows:
-            out.writerow({k: "%.4g" % v if isinstance(v, float) and abs(v) < 1000
-                          else "%.0f" % v if isinstance(v, float) else v
-                          for k, v in {**common, **row}.items()})
-
-
-def save(runner, directory):
+def save(runner):
     o = runner.options
-    common = {"scenario": o.scenario, "commit": os.environ.get("BENCH_COMMIT", ""),
-              "cpus": len(os.sched_getaffinity(0)), "cpu": procs.cpu_model(),
-              "connections": o.connections, "keep_alive": "on", "rls": "on",
-              "size": o.size, "run_s": o.duration, **runner.settings}
-    os.makedirs(directory, exist_ok=True)
-    base = os.path.join(directory, o.scenario)
-    write_csv(base + ".csv", summary_rows(runner) + ratio_rows(runner), common)
-    write_csv(base + "-runs.csv", runner.runs, {"scenario": o.scenario})
-    return base
+    common.save(o.scenario, summary_rows(runner) + ratio_rows(runner), runner.runs,
+                runner.settings, connections=o.connections, keep_alive="on", rls="on",
+                size=o.size, run_s=o.duration)
 
 
 def options():
@@ -338,7 +338,6 @@ def options():
     p.add_argument("--duration", type=int, default=5, help="seconds of a run")
     p.add_argument("--rounds", type=int, default=ROUNDS,
                    help="least number of rounds, at least %d" % ROUNDS)
-    p.add_argument("--results", default=os.path.join(load.HERE, "results"))
     o = p.parse_args()
     if not o.targets and len(o.scenarios) != 1:
         p.error("one scenario at a time")
@@ -364,8 +363,7 @@ def main():
         if runner and runner.mode:
             runner.mode.restore()
     report(runner)
-    base = save(runner, o.results)
-    say("\nfigures: %s.csv, each run: %s-runs.csv" % (base, base))
+    save(runner)
     return 0
 
 

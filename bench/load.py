@@ -26,12 +26,18 @@ class BenchError(Exception):
 @dataclasses.dataclass
 class Target:
     """name: as printed; url: what is requested; key: sent as `apikey`;
-    setting: a value of mortar.egress_mode to set before each run, or None."""
+    setting: a value of mortar.egress_mode to set before each run, or None;
+    body: JSON text to POST, or None for a GET; settle_s: until buffered work
+    has reached its tables."""
 
     name: str
     url: str
     key: str
     setting: str = None
+    body: str = None
+    settle_s: float = 0.4
+    script: str = "measure.lua"  # and what it takes after the first two arguments
+    script_args: list = dataclasses.field(default_factory=list)
     body_bytes: int = 0
     response_bytes: int = 0
     pids: list = dataclasses.field(default_factory=list)
@@ -45,12 +51,26 @@ class Target:
     def path(self):
         return urllib.parse.urlsplit(self.url).path
 
+    @property
+    def status(self):
+        return 201 if self.body else 200
+
+    def measure(self, postmaster, connections, seconds):
+        return measure(self, postmaster, connections, seconds)
+
 
 def fetch(target, path=None):
-    """One GET over a fresh socket: (status, body, bytes of the response)."""
+    """One request over a fresh socket, the target's own or a GET of `path`:
+    (status, body, bytes of the response)."""
     host, port = target.address
-    request = ("GET %s HTTP/1.1\r\nHost: %s:%d\r\napikey: %s\r\n\r\n"
-               % (path or target.path, host, port, target.key))
+    send = target.body if path is None else None
+    request = "%s %s HTTP/1.1\r\nHost: %s:%d\r\napikey: %s\r\n" % (
+        "POST" if send else "GET", path or target.path, host, port, target.key)
+    if send:
+        request += ("Content-Type: application/json\r\nPrefer: return=representation"
+                    "\r\nContent-Length: %d\r\n\r\n%s" % (len(send), send))
+    else:
+        request += "\r\n"
     data = b""
     with socket.create_connection((host, port), timeout=10) as sock:
         sock.sendall(request.encode("ascii"))
@@ -74,8 +94,8 @@ def fetch(target, path=None):
 def probe(target):
     """Learns or checks the target's response."""
     status, body, size = fetch(target)
-    if status != 200:
-        raise BenchError("%s: GET %s answers %d: %s" % (
+    if status != target.status:
+        raise BenchError("%s: %s answers %d: %s" % (
             target.name, target.url, status, body[:300].decode("utf-8", "replace")))
     if target.body_bytes and len(body) != target.body_bytes:
         raise BenchError("%s: the body has %d bytes, it had %d before" % (
@@ -84,13 +104,14 @@ def probe(target):
     return body
 
 
-def _wrk(target, script, connections, seconds, *args):
+def _wrk(target, script, connections, seconds):
     threads = max(1, min(connections, len(os.sched_getaffinity(0)) // 2))
     done = subprocess.run(
         ["wrk", "-t%d" % threads, "-c%d" % connections, "-d%ds" % seconds,
          "-H", "apikey: " + target.key,
          "-s", os.path.join(HERE, "wrk", script), target.url, "--"]
-        + [str(a) for a in args],
+        + [str(a) for a in (target.body_bytes, target.status)]
+        + ([target.body] if target.body else [str(a) for a in target.script_args]),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     lines = [l[7:] for l in done.stdout.splitlines() if l.startswith("result ")]
     if done.returncode != 0 or not lines:
@@ -101,12 +122,12 @@ def _wrk(target, script, connections, seconds, *args):
 def warm_up(target, connections, seconds):
     """Unmeasured; every single response is compared with the probed one."""
     probe(target)
-    r = _wrk(target, "check.lua", connections, seconds, target.body_bytes)
+    r = _wrk(target, "check.lua", connections, seconds)
     if r["bad"] or r["lost"] or not r["requests"]:
         raise BenchError(
-            "%s: of %d responses %d were not a 200 with %d bytes (one was: %s); "
+            "%s: of %d responses %d were not a %d with %d bytes (one was: %s); "
             "%d were lost" % (target.name, r["requests"], r["bad"],
-                              target.body_bytes, r["example"], r["lost"]))
+                              target.status, target.body_bytes, r["example"], r["lost"]))
 
 
 def _check(target, r):
@@ -120,8 +141,8 @@ def _check(target, r):
                          "%d" % (target.name, mean, target.response_bytes))
 
 
-def measure(target, postmaster, connections, seconds, settle_s):
-    """A measured run.  The wait of settle_s after it lets buffered work reach
+def measure(target, postmaster, connections, seconds):
+    """A measured run.  The wait after it lets buffered work reach
     its tables, so that its CPU time is counted where it belongs."""
     def read():
         try:
@@ -134,10 +155,10 @@ def measure(target, postmaster, connections, seconds, settle_s):
     probe(target)
     load0 = resource.getrusage(resource.RUSAGE_CHILDREN)
     pg0, front0, busy0 = read()
-    r = _wrk(target, "measure.lua", connections, seconds)
+    r = _wrk(target, target.script, connections, seconds)
     known_s = sum(read()[:2]) - pg0 - front0
     busy_s = procs.machine_busy_s() - busy0
-    time.sleep(settle_s)
+    time.sleep(target.settle_s)
     pg1, front1, _ = read()
     load1 = resource.getrusage(resource.RUSAGE_CHILDREN)
     _check(target, r)

@@ -49,6 +49,15 @@ def tree_cpu_s(root):
     return total
 
 
+def memory_bytes(pid, field):
+    """A line of /proc/PID/smaps_rollup, such as Rss or Anonymous."""
+    with open("/proc/%d/smaps_rollup" % pid, encoding="ascii") as f:
+        for line in f:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    raise KeyError(field)
+
+
 def machine_busy_s():
     """CPU seconds that all processors of the machine were not idle."""
     with open("/proc/stat", encoding="ascii") as f:

@@ -2,12 +2,14 @@
 # Benchmarks: private servers, interleaved runs, a table of ratios.  README.md
 # here says what is compared with what, and how to measure a running installation.
 #
-#   SCENARIO     names from compare.py, default: list list-metering
+#   SCENARIO     names from README.md, default: list list-metering insert gate
 #   DURATION     seconds of one run, default 5
-#   SIZE         tables in the list, default 10
+#   SIZE         what the scenario varies: tables in a list (10), connections of
+#                idle (1000), requests of soak (1000000), most tenants of tenants
+#                (100000), ledger entries of history (100000)
 #   CONNECTIONS  keep-alive connections, default 64
 #   ROUNDS       least number of rounds, default 5
-#   GATEWAY_FLAGS, SEED_FLAGS   given to mortar-gateway and limit-sql, to seed-go
+#   GATEWAY_FLAGS, SEED_FLAGS   given to mortar-gateway and the limits, to seed-go
 #   MORTAR_URL   base address of an installation that exists; with MORTAR_TENANT
 #                (demo), MORTAR_KEY, and PGHOST ... of its server
 #
@@ -17,16 +19,42 @@ set -u
 . "$(dirname "$0")/../regress/cluster.sh"
 
 here=$top/bench
-scenarios=${SCENARIO:-list list-metering}
-duration=${DURATION:-5} size=${SIZE:-10} connections=${CONNECTIONS:-64} rounds=${ROUNDS:-5}
+scenarios=${SCENARIO:-list list-metering insert gate}
+duration=${DURATION:-5} size=${SIZE:-} connections=${CONNECTIONS:-64} rounds=${ROUNDS:-5}
 dir=
 pids=()
 
-for number in "$duration" "$size" "$connections" "$rounds"; do
+for number in "$duration" "$connections" "$rounds"; do
   [[ $number =~ ^[1-9][0-9]{0,4}$ ]] ||
-    die "DURATION, SIZE, CONNECTIONS and ROUNDS must be numbers from 1 to 99999, not $number"
+    die "DURATION, CONNECTIONS and ROUNDS must be numbers from 1 to 99999, not $number"
 done
-[ "$size" -le 100 ] || die "SIZE is at most 100, the first page of a list"
+[[ ${size:-1} =~ ^[1-9][0-9]{0,8}$ ]] || die "SIZE must be a number from 1, not $size"
+
+# program SCENARIO: what runs it
+program() {
+  case $1 in
+    gate) echo gate.py ;;
+    idle | soak) echo memory.py ;;
+    tenants | history) echo growth.py ;;
+    *) echo compare.py ;;
+  esac
+}
+
+# tables: how many the lists have; SIZE means something else to other programs
+tables=10
+for scenario in $scenarios; do
+  [ "$(program "$scenario")" = compare.py ] || continue
+  [ "${size:-10}" -le 100 ] || die "SIZE is at most 100, the first page of a list"
+  tables=${size:-10}
+done
+
+# servers_of SCENARIO: the names of those that it needs
+servers_of() {
+  case $(program "$1") in
+    compare.py) python3 "$here/compare.py" --targets "$1" ;;
+    *) echo mortar ;;
+  esac
+}
 
 wanted() { [[ " $needed " == *" $1 "* ]]; }
 
@@ -84,7 +112,7 @@ target() {
   export "${prefix}_URL=$2" "${prefix}_KEY=$3"
 }
 
-# start_gateway NAME PROGRAM: ours, or limit-sql, which is the same but for one file
+# start_gateway NAME PROGRAM: ours, or a limit, which is the same but for one file
 start_gateway() {
   local port
   port=$(free_ports) || exit 1
@@ -95,22 +123,23 @@ start_gateway() {
 }
 
 start_mortar() {
-  say "- the gateway, $size tables"
+  say "- the gateway, $tables tables"
   psql -XqAt -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION mortar' \
     -c 'CREATE ROLE bench_gateway LOGIN IN ROLE mortar_gateway' >/dev/null ||
     die "the extension could not be created"
   start_gateway mortar "$dir/install/usr/local/bin/mortar-gateway"
   mortar_url=$url
-  mortar_key=$(python3 "$here/setup.py" mortar "$url" "$size") || exit 1
+  mortar_key=$(python3 "$here/setup.py" mortar "$url" "$tables") || exit 1
   target mortar "$url" "$mortar_key"
 }
 
-start_limit_sql() {
-  say "- peer limit-sql"
-  submake -f bench/bench.mk limit-sql || die "limit-sql could not be built"
-  cp "$top/.build/peers/limit-sql" "$dir/limit-sql" || exit 1
-  start_gateway limit-sql "$dir/limit-sql"
-  target limit-sql "$url" "$mortar_key"
+# start_limit NAME: limit-sql or limit-http
+start_limit() {
+  say "- peer $1"
+  submake -f bench/bench.mk "$1" || die "$1 could not be built"
+  cp "$top/.build/peers/$1" "$dir/$1" || exit 1
+  start_gateway "$1" "$dir/$1"
+  target "$1" "$url" "$mortar_key"
 }
 
 # start_seed NAME FLAGS...: one process per variant, on the same tables
@@ -130,7 +159,7 @@ start_seeds() {
   say "- peer seed-go"
   submake -f bench/bench.mk seed-go || die "seed-go could not be built"
   cp "$top/.build/peers/seed-go" "$dir/seed-go" || exit 1
-  made=$(python3 "$here/setup.py" seed "$size" ${mortar_url:+"$mortar_url" "$mortar_key"}) || exit 1
+  made=$(python3 "$here/setup.py" seed "$tables" ${mortar_url:+"$mortar_url" "$mortar_key"}) || exit 1
   read -r seed_key seed_pepper <<<"$made"
   ! wanted seed-go || start_seed seed-go -egress buffered
   ! wanted seed-go-noop || start_seed seed-go-noop -egress noop
@@ -146,12 +175,16 @@ start_private() {
   dir=$(mktemp -d /var/tmp/mortar-bench.XXXXXX) || exit 1
   say "- building, and a private PostgreSQL cluster in $dir"
   local connect
-  connect=$("$top/regress/cluster.sh" start "$dir" fsync=on synchronous_commit=on) || exit 1
+  local settings=(fsync=on synchronous_commit=on)
+  [[ " $scenarios " != *" tenants "* ]] || settings+=(
+    mortar.max_tenants=200000 mortar.max_keys=200000 mortar.max_usage_slots=600000)
+  connect=$("$top/regress/cluster.sh" start "$dir" "${settings[@]}") || exit 1
   eval "$connect"
   psql -XqAt -v ON_ERROR_STOP=1 -c 'CREATE DATABASE bench' || exit 1
   export PGDATABASE=bench
-  ! wanted mortar && ! wanted limit-sql || start_mortar
-  ! wanted limit-sql || start_limit_sql
+  [[ $needed != *mortar* && $needed != *limit-* ]] || start_mortar
+  ! wanted limit-sql || start_limit limit-sql
+  ! wanted limit-http || start_limit limit-http
   [[ $needed != *seed-go* ]] || start_seeds
 }
 
@@ -168,7 +201,15 @@ fi
 for program in python3 wrk gnuplot psql; do
   command -v "$program" >/dev/null || die "$program is missing; Debian has it"
 done
-needed=$(python3 "$here/compare.py" --targets $scenarios) || exit 1
+needed=
+for scenario in $scenarios; do
+  servers=$(servers_of "$scenario") || exit 1
+  needed="$needed $servers"
+  case $scenario in
+    list | list-metering | idle) ;;
+    *) [ -z "${MORTAR_URL:-}" ] || die "$scenario makes data of its own: run it without MORTAR_URL" ;;
+  esac
+done
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
@@ -177,14 +218,63 @@ if [ -n "${MORTAR_URL:-}" ]; then use_existing; else start_private; fi
 
 BENCH_COMMIT=$(git -C "$top" rev-parse --short HEAD 2>/dev/null)
 export BENCH_COMMIT
-for scenario in $scenarios; do
-  say "- $scenario"
-  python3 "$here/compare.py" "$scenario" --duration "$duration" \
-    --connections "$connections" --rounds "$rounds" || exit 1
-  gnuplot -e "csv='$here/results/$scenario.csv'; svg='$here/results/$scenario.svg'; \
-title='$scenario: $connections keep-alive connections'" "$here/plot.gp" ||
-    die "the plot of $scenario failed"
+# plot SCRIPT CSV SETTING...: results/SCENARIO.svg
+plot() {
+  local script=$1 csv=$2 args pair
+  shift 2
+  args="csv='$here/results/$csv'; svg='$here/results/$scenario.svg'"
+  for pair; do args+="; ${pair%%=*}='${pair#*=}'"; done
+  gnuplot -e "$args" "$here/$script" || die "the plot of $scenario failed"
   say "plot: $here/results/$scenario.svg"
   say
+}
+
+# gate_library: built for this server, and put where it can read it
+gate_library() {
+  submake -f bench/bench.mk gate || die "the library of gate could not be built"
+  cp "$top/.build/peers/bench_gate.so" "$dir/bench_gate.so" || exit 1
+}
+
+# run_scenario: $scenario, its tables and its plot
+run_scenario() {
+  local load=(--duration "$duration" --connections "$connections" --rounds "$rounds")
+  case $scenario in
+    gate)
+      gate_library
+      python3 "$here/gate.py" --duration "$duration" --rounds "$rounds" \
+        --library "$dir/bench_gate.so" || exit 1
+      plot bars.gp gate.csv "title=gate: CPU time inside the backend" \
+        "unit=microseconds per transaction"
+      ;;
+    idle | soak)
+      python3 "$here/memory.py" "$scenario" ${size:+--size "$size"} \
+        --connections "$connections" || exit 1
+      if [ "$scenario" = idle ]; then
+        plot lines.gp idle-runs.csv "title=idle: memory of the gateway" x=connections \
+          a=rss_mib b=anonymous_mib
+      else
+        plot lines.gp soak-runs.csv "title=soak: private memory" x=requests \
+          a=gateway_mib b=largest_backend_mib
+      fi
+      ;;
+    tenants | history)
+      python3 "$here/growth.py" "$scenario" "${load[@]}" ${size:+--size "$size"} || exit 1
+      local part
+      for part in "$here/results/$scenario".csv "$here/results/$scenario"-{list,insert,charge}.csv; do
+        [ -f "$part" ] || continue
+        scenario=$(basename "$part" .csv)
+        plot plot.gp "$scenario.csv" "title=$scenario"
+      done
+      ;;
+    *)
+      python3 "$here/compare.py" "$scenario" "${load[@]}" || exit 1
+      plot plot.gp "$scenario.csv" "title=$scenario: $connections keep-alive connections"
+      ;;
+  esac
+}
+
+for scenario in $scenarios; do
+  say "- $scenario"
+  run_scenario
 done
 say "The whole took $((SECONDS - began)) s."

@@ -1,6 +1,6 @@
 // seed-go is a peer of the benchmarks: the service that Mortar replaces.
 //
-// It answers GET /v1/{tenant}/db/tables the way a careful Go team builds it,
+// It answers GET /v1/{tenant}/db/tables and POST /v1/{tenant}/db/rows/{table} the way a careful Go team builds it,
 // with net/http, a pgx connection pool and one SQL statement per step:
 //
 //	1 rateLimit    in-memory counter per client                (ratelimit.go)
@@ -10,6 +10,7 @@
 //	5 endUser      nothing to do without an end-user token      (auth.go)
 //	6 creditGate   project lookup, then balance from the ledger (credit.go)
 //	7 listTables   BEGIN, SET LOCAL, SELECT under RLS, COMMIT   (tables.go)
+//	  insertRow    the same with a look at the table and INSERT (rows.go)
 //	8 record       noop, sync or buffered                       (meter.go)
 //
 // It is meant to be beaten fairly: statements are prepared once per connection

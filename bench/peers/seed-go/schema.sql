@@ -55,7 +55,20 @@ ALTER TABLE seed.app_tables ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON seed.app_tables
     USING (tenant_id = (SELECT current_setting('seed.tenant_id', true)));
 
+CREATE TABLE seed.app_rows (
+    tenant_id  text COLLATE "C" NOT NULL,
+    table_name text COLLATE "C" NOT NULL,
+    row_id     uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    doc        jsonb NOT NULL CHECK (jsonb_typeof(doc) = 'object'),
+    PRIMARY KEY (tenant_id, table_name, row_id)
+);
+ALTER TABLE seed.app_rows ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON seed.app_rows
+    USING (tenant_id = (SELECT current_setting('seed.tenant_id', true)));
+
 GRANT USAGE ON SCHEMA seed TO seed_app;
 GRANT SELECT ON seed.app_projects, seed.app_keys, seed.app_tables TO seed_app;
-GRANT SELECT, INSERT ON seed.credit_ledger TO seed_app;
+GRANT SELECT, INSERT ON seed.credit_ledger, seed.app_rows TO seed_app;
 GRANT SELECT, UPDATE ON seed.credit_snapshots TO seed_app;

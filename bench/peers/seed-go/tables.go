@@ -56,7 +56,12 @@ func (h *tableHandler) list(ctx context.Context, tenant string) ([]table, error)
 
 func (h *tableHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tenant := tenantOf(r.Context())
-	if strings.TrimPrefix(r.URL.Path, "/v1/"+tenant) != "/db/tables" {
+	path := strings.TrimPrefix(r.URL.Path, "/v1/"+tenant)
+	if name := strings.TrimPrefix(path, "/db/rows/"); name != path && r.Method == http.MethodPost {
+		h.servePost(w, r, tenant, name)
+		return
+	}
+	if path != "/db/tables" {
 		refuse(w, http.StatusNotFound, "not_found")
 		return
 	}
