@@ -213,16 +213,20 @@ class Runner:
         """names of the targets that are to be compared more often"""
         names = set()
         for ratio, values in self.ratios():
-            if abs(statistics.median(values) - 1) <= NEAR_ONE:
+            bar = ratio.most or ratio.least or 0
+            if min(abs(statistics.median(values) - 1), abs(bar - 1)) <= NEAR_ONE:
                 names.update((ratio.a, ratio.b))
         return names
+
+    def _order(self, number):
+        return self.targets
 
     def run(self):
         self.warm_up()
         least = max(self.options.rounds, ROUNDS)
         for number in range(1, max(least, ROUNDS_NEAR_ONE) + 1):
             near = self._near_one() if number > least else set()
-            for target in self.targets:
+            for target in self._order(number):
                 if number <= least or target.name in near:
                     self._run(number, target)
 

@@ -137,7 +137,7 @@ def sample(target, pids, done):
 
 def soak(requests, connections):
     targets = [mortar(), mortar(compare.ROW)]
-    pids, runs, done, n = None, [], 0, 0
+    runs, done, inserted, n = [], 0, 0, 0
     for target in targets:
         load.warm_up(target, connections, compare.WARM_UP_S)
     pids = backends()
@@ -146,24 +146,24 @@ def soak(requests, connections):
     runs.append(sample(targets[0], pids, 0))
     while done < requests or len(runs) < 8:
         r = load.measure(targets[n % 2], None, connections, SOAK_SLICE_S)
-        done, n = done + r["requests"], n + 1
+        done, inserted, n = done + r["requests"], inserted + r["requests"] * (n % 2), n + 1
         if backends() != pids:
             raise BenchError("the gateway has changed its database connections")
         runs.append(sample(targets[0], pids, done))
         say("  %8d requests  gateway %6.2f MiB  %d backends %7.2f MiB"
             % (done, runs[-1]["gateway_mib"], len(pids), runs[-1]["backends_mib"]))
-    report_soak(runs, len(pids), connections)
+    report_soak(runs, inserted, len(pids), connections)
 
 
-def report_soak(runs, count, connections):
+def report_soak(runs, inserted, count, connections):
     """The mean of the last quarter beside that of the second: caches fill and
     buffers find their size in the first."""
     done = runs[-1]["requests"]
     second = [r for r in runs if done * 0.25 <= r["requests"] <= done * 0.5] or runs[1:3]
     last = [r for r in runs if r["requests"] >= done * 0.75]
     rows = []
-    say("\nsoak: %d requests at %d connections, lists and inserts in turn, %d backends"
-        % (done, connections, count))
+    say("\nsoak: %d requests at %d connections, %d of them inserts, %d backends"
+        % (done, connections, inserted, count))
     say("%s\n" % common.machine())
     say("%-18s %14s %14s %18s %8s %8s" % ("private memory", "2nd quarter", "last quarter",
                                          "bytes per request", "ratio", "bar"))

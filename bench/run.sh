@@ -178,6 +178,7 @@ start_private() {
   local settings=(fsync=on synchronous_commit=on)
   [[ " $scenarios " != *" tenants "* ]] || settings+=(
     mortar.max_tenants=200000 mortar.max_keys=200000 mortar.max_usage_slots=600000)
+  [[ " $scenarios " != *" history "* ]] || settings+=(autovacuum=off)
   connect=$("$top/regress/cluster.sh" start "$dir" "${settings[@]}") || exit 1
   eval "$connect"
   psql -XqAt -v ON_ERROR_STOP=1 -c 'CREATE DATABASE bench' || exit 1
