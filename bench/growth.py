@@ -29,6 +29,7 @@ MOST_TENANTS, ENTRIES = 100_000, 100_000
 CHUNK = 200          # tenants made in one transaction
 LEDGER_CHUNK = 100_000
 HISTORY_BAR = 1.05
+CHARGE_SESSIONS = 8
 STATEMENT_TIMEOUT = "5s"  # that of the gateway's sessions
 
 
@@ -202,7 +203,7 @@ class Charge(Target):
             f.flush()
             before = procs.tree_cpu_s(postmaster)
             done = subprocess.run(
-                ["pgbench", "-n", "-M", "prepared", "-c", "8", "-j", "1", "-T", str(seconds),
+                ["pgbench", "-n", "-M", "prepared", "-c", str(connections), "-j", "1", "-T", str(seconds),
                  "-f", f.name], capture_output=True, text=True, check=False)
         values = {line.partition(":")[0].strip(): line.partition(":")[2].strip()
                   for line in done.stdout.splitlines() if ":" in line}
@@ -232,6 +233,8 @@ def history(o):
 
     for what in ("list", "insert", "charge"):
         made = []
+        if what == "charge":
+            o.connections = CHARGE_SESSIONS
         for k in ("empty", "long"):
             if what == "charge":
                 t = Charge(k, targets[k].url, names[k])
