@@ -36,6 +36,7 @@ static MtrStmt stmt_key = {
 	.sql = "SELECT tenant_id, hash, pepper_version, scopes, not_before, "
 		   "expires_at, revoked_at FROM mortar.api_keys WHERE key_id = $1",
 	.role = MTR_ROLE_OWNER,
+	.by_index = true,
 	.nargs = 1,
 	.argtypes = {UUIDOID},
 };

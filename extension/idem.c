@@ -40,6 +40,7 @@ static MtrStmt stmt_find_key = {
 	.sql = "SELECT fingerprint, result FROM mortar.idempotency "
 		   "WHERE tenant_id = $1 AND key = $2",
 	.role = MTR_ROLE_OWNER,
+	.by_index = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID},
 };

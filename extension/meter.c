@@ -35,6 +35,7 @@ static MtrStmt stmt_mark = {
 	.sql = "SELECT upto_qty FROM mortar.usage_marks WHERE tenant_id = $1 "
 		   "AND meter = $2 AND key_id = $3 AND route = $4 AND price_id = $5",
 	.role = MTR_ROLE_OWNER,
+	.by_index = true,
 	.nargs = 5,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID, TEXTOID, UUIDOID},
 };

@@ -52,6 +52,7 @@ static MtrStmt stmt_balance = {
 		   "    FROM mortar.credit_ledger WHERE tenant_id = $1) l "
 		   "WHERE t.tenant_id = $1",
 	.role = MTR_ROLE_OWNER,
+	.by_index = true,
 	.nargs = 1,
 	.argtypes = {TEXTOID},
 };
@@ -62,6 +63,7 @@ static MtrStmt stmt_counters = {
 		   "mortar.usage_marks "
 		   "WHERE tenant_id = $1 AND price_id = ANY ($2) GROUP BY price_id",
 	.role = MTR_ROLE_OWNER,
+	.by_index = true,
 	.nargs = 2,
 	.argtypes = {TEXTOID, UUIDARRAYOID},
 };
