@@ -81,10 +81,14 @@ pass('nobody new is let in');
 ok($_->is_closed, 'an idle connection is ended without a word') for @idle, $silent;
 is((grep { $_->is_silent } @running), 4, 'what is under way is waited for');
 $gate->end;
+# Those under way end after the gateway has read the signal, so they are told that
+# the connection ends; one that arrived with it may have been answered just before.
+my %late = map { $_ => 1 } @running;
 for my $wire (@running, @knocking, @asking) {
   my $answer = $wire->answer or fail('an accepted request has no answer'), next;
   is($answer->{status}, 201, 'an accepted request is done');
-  is($answer->{headers}{connection}, 'close', 'as the last one of its connection');
+  like($answer->{headers}{connection}, $late{$wire} ? qr/\Aclose\z/ : qr/\A(?:close|keep-alive)\z/,
+    'as the last one of its connection');
   ok($wire->is_closed, 'and answered once');
 }
 is($gateway->wait_exit, 0, 'exit code 0');
