@@ -1,0 +1,221 @@
+/*
+ * purse.h - what a tenant can spend, and which grant pays
+ *
+ * Purpose: a tenant's grants differ in priority, category and life time.  A
+ * purse holds the next few of them in burn order, and decides at the instant of
+ * a debit which of them pays.  Nothing later has to find that out again.
+ *
+ * Design: a fixed array of cells, one per grant, and two sources that are no
+ * grants: debt (what a tenant may spend beyond its credits) and issued (a
+ * tenant in unlimited mode: counted, nothing moves).  A debit takes from the
+ * cells in burn order: priority, soonest end (never comes last), promotional
+ * before paid, earliest start, id.  It tells its parts, so that whoever
+ * undoes it gives back to the cells it came from; what returns to a grant that
+ * has ended meanwhile is gone, like the rest of that grant.
+ *
+ * Grants start and end by themselves: every function that takes a time brings
+ * the purse up to it first (next_event makes that one comparison).
+ *
+ * A cell counts what usage burned for good (burn_done) and how much of it is
+ * in the tables (burn_flushed), both signed.  Debt that a grant repays is a burn of the
+ * grant and a negative burn of the debt.  So tables follow memory by plain
+ * additions.
+ *
+ * Grants beyond MTR_PURSE_CELLS are only counted (more, more_uc); when the cells
+ * do not suffice, the owner of the purse loads it again from tables.
+ *
+ * Invariant: available = remaining of all LIVE cells + more_uc - debt, and not
+ * both debt > 0 and a LIVE cell with something remaining.
+ *
+ * Ownership and locking: pure; the caller holds the lock that guards the purse.
+ * No function allocates or fails but by its result.  Times are microseconds of
+ * any epoch, amounts micro-credits of at most MTR_PURSE_MAX.
+ */
+#ifndef MTR_CORE_PURSE_H
+#define MTR_CORE_PURSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/attr.h"
+
+#define MTR_PURSE_CELLS 8
+#define MTR_PURSE_DEBT MTR_PURSE_CELLS         /* pseudo cell */
+#define MTR_PURSE_ISSUED (MTR_PURSE_CELLS + 1) /* pseudo cell */
+#define MTR_PURSE_SOURCES (MTR_PURSE_CELLS + 2)
+#define MTR_PURSE_MAX INT64_C(2305843009213693951) /* 2^61 - 1 */
+#define MTR_PURSE_NEVER INT64_MAX
+
+/* fewer LIVE cells with credits than this while more are behind: load again */
+#define MTR_PURSE_LOW 3
+
+enum mtr_cell_state
+{
+	MTR_CELL_FREE,
+	MTR_CELL_INCOMING, /* granted by a transaction in progress: its own */
+	MTR_CELL_FUTURE,   /* starts later */
+	MTR_CELL_LIVE,
+	MTR_CELL_ENDED /* expired; kept until nothing refers to it */
+};
+
+enum mtr_purse_mode
+{
+	MTR_PURSE_HARD,     /* never below the floor */
+	MTR_PURSE_SOFT,     /* always served; what is missing is debt */
+	MTR_PURSE_UNLIMITED /* no credit moves */
+};
+
+enum mtr_grant_category
+{
+	MTR_GRANT_PROMO,
+	MTR_GRANT_PAID
+};
+
+/* what is known of a grant; remaining may be less than it was given */
+struct mtr_grant
+{
+	uint8_t id[16];
+	int64_t remaining;
+	int64_t effective_at;
+	int64_t expires_at; /* MTR_PURSE_NEVER */
+	int16_t priority;   /* 0 .. 100, lowest first */
+	uint8_t category;   /* enum mtr_grant_category */
+};
+
+struct mtr_cell
+{
+	struct mtr_grant grant; /* of the pseudo cells nothing is set */
+	uint8_t          state; /* enum mtr_cell_state; pseudo cells: LIVE */
+	int32_t          refs;  /* transactions that may still give back */
+	int64_t          taken; /* net, since it got its cell, in flight included */
+	int64_t          burn_done;
+	int64_t          burn_flushed;
+};
+
+/* all zero is an empty purse in hard mode with floor 0, but for next_event */
+struct mtr_purse
+{
+	int64_t         available;
+	int64_t         floor;      /* refuse below; <= 0 */
+	int64_t         debt;       /* >= 0 */
+	int64_t         next_event; /* when a grant starts or ends next */
+	int64_t         more_uc;    /* of grants in force that have no cell */
+	int32_t         more;       /* how many grants have none, in force or not */
+	uint8_t         mode;       /* enum mtr_purse_mode */
+	bool            reload_wanted;
+	uint8_t         n;                      /* cells that are not FREE */
+	uint8_t         order[MTR_PURSE_CELLS]; /* their indexes, in burn order */
+	struct mtr_cell cell[MTR_PURSE_SOURCES];
+};
+
+/* one source's part of a debit, or of what a flush writes (then signed) */
+struct mtr_part
+{
+	int16_t cell;
+	int64_t amount;
+};
+
+enum mtr_take
+{
+	MTR_TAKE_OK,
+	MTR_TAKE_SHORT, /* hard mode: credits and overdraft do not suffice */
+	MTR_TAKE_AGAIN  /* the purse must be loaded again first */
+};
+
+/* empties it: no grant, no debt, hard mode, floor 0 */
+extern void mtr_purse_init(struct mtr_purse *p);
+
+/*
+ * mtr_purse_advance starts and ends grants as of now.  A purse never goes back
+ * in time: an earlier now changes nothing.
+ */
+extern void mtr_purse_advance(struct mtr_purse *p, int64_t now);
+
+/*
+ * mtr_purse_spendable is what a debit may take now: available less the floor in
+ * hard mode, plus what remains of INCOMING cells in the bit mask own;
+ * MTR_PURSE_MAX in the other modes.  Never negative.
+ */
+extern int64_t mtr_purse_spendable(const struct mtr_purse *p, uint32_t own);
+
+/*
+ * mtr_purse_take debits amount > 0: own INCOMING cells first (they do not
+ * count in available), then LIVE cells in burn order, then debt.  On OK,
+ * part[0 .. *n-1] says which cells paid; otherwise nothing changed.
+ */
+extern enum mtr_take
+mtr_purse_take(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
+			   struct mtr_part part[MTR_PURSE_SOURCES], int *n) MTR_MUSTCHECK;
+
+/*
+ * mtr_purse_take_cell debits as much of one grant as is left, at most amount, in
+ * any mode, without looking at the floor: a grant that is taken back.  Returns
+ * what it took; 0 when the grant is neither LIVE nor FUTURE.
+ */
+extern int64_t
+mtr_purse_take_cell(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
+
+/*
+ * mtr_purse_back undoes a part of a debit, or refunds it.  While the tenant is
+ * in debt, what comes back to a grant repays debt.
+ */
+extern void
+mtr_purse_back(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
+
+/* a part became usage for good: it moves burn_done */
+extern void mtr_purse_burn(struct mtr_purse *p, int cell, int64_t amount);
+
+/*
+ * mtr_purse_settle gives (delta > 0) or takes (delta < 0) the few micro-credits by which
+ * the price of what was undone differs from what its parts were; whatever the
+ * floor.  They belong to usage of others, so burn_done moves too.
+ */
+extern void
+mtr_purse_settle(struct mtr_purse *p, int64_t now, int64_t delta);
+
+/*
+ * mtr_purse_add finds a cell for a grant; -1 when none is free.  incoming: of a
+ * transaction in progress; otherwise it counts at once and pays debt first.
+ */
+extern int mtr_purse_add(struct mtr_purse *p, int64_t now,
+						 const struct mtr_grant *grant, bool incoming);
+
+/* the transaction of an INCOMING cell has committed; pays debt first */
+extern void
+mtr_purse_arrive(struct mtr_purse *p, int64_t now, int cell);
+
+/* the transaction of an INCOMING cell has aborted; everything taken is back */
+extern void mtr_purse_drop(struct mtr_purse *p, int cell);
+
+/* counts a grant that has no cell, in force or not yet */
+extern void mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
+								 const struct mtr_grant *grant);
+
+/* the cell of a grant, -1: it has none */
+extern int
+mtr_purse_find(const struct mtr_purse *p, const uint8_t id[16]);
+
+/* -1, 0, 1: a burns before, with, after b */
+extern int
+mtr_grant_compare(const struct mtr_grant *a, const struct mtr_grant *b);
+
+/* true when grants behind are wanted in cells, as far as can be foreseen */
+extern bool mtr_purse_is_low(const struct mtr_purse *p);
+
+/* true when tables know all that burned */
+extern bool mtr_purse_is_clean(const struct mtr_purse *p);
+
+/*
+ * mtr_purse_deltas says what a flush that books usage for cost has to write:
+ * burn_done - burn_flushed of every source, none of them 0.  Calls in flight make the sum
+ * of these differ from cost by a few micro-credits; one source carries the
+ * difference, so that the parts always sum to cost.  Returns their number.
+ */
+extern int mtr_purse_deltas(const struct mtr_purse *p, int64_t cost,
+							struct mtr_part part[MTR_PURSE_SOURCES]);
+
+/* the parts are in the tables */
+extern void mtr_purse_flushed(struct mtr_purse *p, const struct mtr_part *part,
+							  int n);
+
+#endif /* MTR_CORE_PURSE_H */
