@@ -148,13 +148,9 @@ mtr_flush_cut(const struct mtr_ring *ring, int64 from, int64 upto,
 
 	if (n == 0)
 	{
-		int64 unix_us =
-			GetCurrentTimestamp() +
-			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
 		segment[0].from = from;
 		segment[0].upto = upto;
-		segment[0].minute = (int32) (unix_us / USECS_PER_MINUTE);
+		segment[0].minute = mtr_minute_of(GetCurrentTimestamp());
 		n = 1;
 	}
 	return n;

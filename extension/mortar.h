@@ -17,6 +17,7 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "utils/uuid.h"
 
@@ -109,6 +110,13 @@ extern void mtr_new_id(pg_uuid_t *id);
  * measured by.
  */
 extern int64 mtr_now_ms(void);
+
+/*
+ * The minute that a time lies in, counted from the Unix epoch, and the time at
+ * which a minute begins.  Arithmetic only: they cannot fail.
+ */
+extern int32       mtr_minute_of(TimestampTz time);
+extern TimestampTz mtr_time_of_minute(int32 minute);
 
 /* palloc'd pg_uuid_t as a Datum */
 extern Datum mtr_uuid_datum(const pg_uuid_t *id);

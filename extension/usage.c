@@ -72,13 +72,6 @@ static MtrStmt stmt_totals = {
 				 INT8ARRAYOID},
 };
 
-static TimestampTz
-time_of_minute(int32 minute)
-{
-	return (TimestampTz) minute * USECS_PER_MINUTE -
-		   (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 static Datum
 array_of(Datum *d, int n, Oid type, int len, bool byval, char align)
 {
@@ -99,7 +92,7 @@ arrays_of(const MtrUnflushed *u, int n, Datum *args)
 			CStringGetTextDatum(mtr_meter_name((MtrMeter) u[i].key.meter));
 		col[1][i] = UUIDPGetDatum(&u[i].key.key_id);
 		col[2][i] = CStringGetTextDatum(mtr_route_template(u[i].key.route));
-		col[3][i] = TimestampTzGetDatum(time_of_minute(u[i].minute));
+		col[3][i] = TimestampTzGetDatum(mtr_time_of_minute(u[i].minute));
 		col[4][i] = Int64GetDatum(u[i].qty);
 		col[5][i] = Int64GetDatum(u[i].cost_uc);
 	}

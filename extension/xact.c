@@ -134,17 +134,6 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 		mtr_wake_launcher();
 }
 
-/* minutes since the Unix epoch, of this transaction's end */
-static int32
-minute_now(void)
-{
-	TimestampTz now = GetCurrentTransactionStopTimestamp();
-	int64       unix_us =
-		now + (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
-	return (int32) (unix_us / USECS_PER_MINUTE);
-}
-
 static void
 end_xact(bool is_commit)
 {
@@ -155,7 +144,9 @@ end_xact(bool is_commit)
 	mtr_own_statement_reset();
 	if (n > 0)
 	{
-		minute = mtr_nrecords > 0 && is_commit ? minute_now() : 0;
+		minute = mtr_nrecords > 0 && is_commit
+					 ? mtr_minute_of(GetCurrentTransactionStopTimestamp())
+					 : 0;
 		/* cleared first: whatever happens, nothing is done twice */
 		mtr_npins = 0;
 		mtr_nrecords = 0;
