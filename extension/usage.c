@@ -21,7 +21,6 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "core/price.h"
 #include "gate.h"
 #include "http.h"
 #include "life.h"
@@ -260,25 +259,6 @@ mtr_usage(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* cost of what is counted and not flushed; the mutex is held */
-static int64
-unflushed_cost_locked(MtrTenant *t)
-{
-	int64 total = 0;
-
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		MtrCounter *c = &t->counter[i];
-		int64       cost;
-
-		if (c->per_units > 0 && c->done > c->flushed &&
-			mtr_price_step(c->flushed, c->done - c->flushed, c->num_uc,
-						   c->per_units, &cost))
-			total += cost;
-	}
-	return total;
-}
-
 typedef struct Balance
 {
 	int64   available;
@@ -299,7 +279,7 @@ balance_of_slot(const char *tenant, Balance *b)
 	SpinLockAcquire(&t->mutex);
 	b->available = t->available;
 	b->held = t->held;
-	b->unflushed = unflushed_cost_locked(t);
+	b->unflushed = mtr_unflushed_cost(t);
 	SpinLockRelease(&t->mutex);
 	b->available += mtr_xact_pinned(t)->pending;
 	b->life = mtr_life(t);
