@@ -36,6 +36,7 @@
 #include "flush_batch.h"
 #include "guc.h"
 #include "http.h"
+#include "slot.h"
 #include "spi.h"
 #include "xact.h"
 
@@ -148,13 +149,9 @@ mtr_flush_cut(const struct mtr_ring *ring, int64 from, int64 upto,
 
 	if (n == 0)
 	{
-		int64 unix_us =
-			GetCurrentTimestamp() +
-			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
 		segment[0].from = from;
 		segment[0].upto = upto;
-		segment[0].minute = (int32) (unix_us / USECS_PER_MINUTE);
+		segment[0].minute = mtr_minute_of(GetCurrentTimestamp());
 		n = 1;
 	}
 	return n;
@@ -318,21 +315,9 @@ mtr_batch_undo(MtrFlushBatch *b)
 }
 
 /*
- * The mutex is held.  What calls have paid one by one fits; moved up, it may be
- * one micro-credit more or less.
+ * Moves all of a slot's numbers up; the mutex is held.  What its calls have paid
+ * may then be one micro-credit more or less.
  */
-static int64
-unflushed_cost(const MtrCounter *c)
-{
-	int64 cost;
-
-	return mtr_price_step(c->flushed, c->priced - c->flushed, c->num_uc,
-						  c->per_units, &cost)
-			   ? cost
-			   : 0;
-}
-
-/* moves all of a slot's numbers up; the mutex is held */
 static void
 shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
 {
@@ -344,12 +329,12 @@ shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
 	if (counter >= 0)
 	{
 		MtrCounter *c = &t->counter[counter];
-		int64       before = unflushed_cost(c);
+		int64       before = mtr_counter_cost(c, c->priced);
 
 		c->flushed += by;
 		c->done += by;
 		c->priced += by;
-		t->unflushed_uc += unflushed_cost(c) - before;
+		t->unflushed_uc += mtr_counter_cost(c, c->priced) - before;
 	}
 }
 

@@ -86,13 +86,6 @@ mtr_journal_init(MtrJournal *j)
 		j->column[i] = palloc(MTR_FLUSH_ROWS * sizeof(Datum));
 }
 
-static TimestampTz
-minute_timestamp(int32 minute)
-{
-	return (int64) minute * USECS_PER_MINUTE -
-		   (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 void
 mtr_journal_add(MtrJournal *j, const MtrJournalRow *row)
 {
@@ -108,7 +101,7 @@ mtr_journal_add(MtrJournal *j, const MtrJournalRow *row)
 	j->column[COLUMN_FROM][n] = Int64GetDatum(row->from_qty);
 	j->column[COLUMN_UPTO][n] = Int64GetDatum(row->upto_qty);
 	j->column[COLUMN_MINUTE][n] =
-		TimestampTzGetDatum(minute_timestamp(row->minute));
+		TimestampTzGetDatum(mtr_time_of_minute(row->minute));
 	j->column[COLUMN_COST][n] = Int64GetDatum(row->cost_uc);
 	j->nrows++;
 }

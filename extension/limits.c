@@ -15,19 +15,14 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
-#include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 
+#include "locks.h"
 #include "slot.h"
 #include "spi.h"
 #include "xact.h"
 
 PG_FUNCTION_INFO_V1(mtr_set_limit);
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_LIMIT 0x4d36
 
 enum
 {
@@ -85,19 +80,6 @@ max_unflushed_arg(FunctionCallInfo fcinfo)
 	return max;
 }
 
-/* until the end of the transaction */
-static void
-lock_limits(const char *tenant)
-{
-	LOCKTAG tag;
-	uint64  hash =
-		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_LIMIT);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
-
 /*
  * mortar.set_limit(tenant text, mode text, overdraft_uc int8,
  *					max_unflushed_uc int8, durability text) returns void
@@ -123,7 +105,7 @@ mtr_set_limit(PG_FUNCTION_ARGS)
 	max = max_unflushed_arg(fcinfo);
 
 	t = mtr_tenant_pin(tenant);
-	lock_limits(tenant);
+	mtr_lock(MTR_LOCK_LIMIT, tenant);
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = Int64GetDatum(max);
 	SPI_connect();

@@ -20,6 +20,7 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
+#include "core/price.h"
 #include "guc.h"
 #include "inval.h"
 #include "slot.h"
@@ -171,6 +172,28 @@ mtr_tenant_pin(const char *tenant)
 			break;
 	}
 	return t;
+}
+
+int64
+mtr_counter_cost(const MtrCounter *c, int64 upto)
+{
+	int64 cost;
+
+	if (c->per_units == 0 || upto <= c->flushed ||
+		!mtr_price_step(c->flushed, upto - c->flushed, c->num_uc, c->per_units,
+						&cost))
+		return 0;
+	return cost;
+}
+
+int64
+mtr_unflushed_cost(const MtrTenant *t)
+{
+	int64 total = 0;
+
+	for (int i = 0; i < MTR_COUNTERS; i++)
+		total += mtr_counter_cost(&t->counter[i], t->counter[i].done);
+	return total;
 }
 
 bool

@@ -40,6 +40,19 @@ extern void mtr_raise_no_tenant(const char *tenant) pg_attribute_noreturn();
  */
 extern MtrTenant *mtr_tenant_new(const char *tenant);
 
+/*
+ * What goes beyond the flushed quantity of a counter, up to upto, costs; 0 when
+ * there is no such thing, and for a cost beyond int64, which no calls can have
+ * paid.  The mutex is held.
+ */
+extern int64 mtr_counter_cost(const MtrCounter *c, int64 upto);
+
+/*
+ * What committed usage that is not flushed costs.  The mutex is held, or t is a
+ * copy.
+ */
+extern int64 mtr_unflushed_cost(const MtrTenant *t);
+
 /* the tenant's usage is in the tables, all of it; takes the mutex */
 extern bool mtr_tenant_is_clean(MtrTenant *t);
 

@@ -18,25 +18,21 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/wait_event.h"
 
 #include "flush.h"
+#include "locks.h"
 #include "price.h"
 #include "slot_load.h"
 #include "spi.h"
 #include "xact.h"
 
 #define LOAD_POLL_MS 5
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_LOAD 0x4d31
 
 static MtrStmt stmt_balance = {
 	.sql = "SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "
@@ -249,26 +245,20 @@ try_load(MtrDb *db, const char *tenant, MtrTenant **slot)
 MtrPin
 mtr_tenant_load(const char *tenant, MtrTenant **slot)
 {
-	MtrDb  *db = mtr_db();
-	LOCKTAG tag;
-	uint64  hash =
-		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
+	MtrDb *db = mtr_db();
 	MtrPin result = MTR_PIN_BUSY;
 	int    ms;
 
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_LOAD);
 	if (!mtr_stopfile_wait(db))
 		return MTR_PIN_PENDING;
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += ms)
 	{
 		ms = LOAD_POLL_MS;
 		db = mtr_db();
-		if (LockAcquire(&tag, ExclusiveLock, false, true) !=
-			LOCKACQUIRE_NOT_AVAIL)
+		if (mtr_try_lock(MTR_LOCK_LOAD, tenant))
 		{
 			result = try_load(db, tenant, slot);
-			LockRelease(&tag, ExclusiveLock, false);
+			mtr_unlock(MTR_LOCK_LOAD, tenant);
 			if (result == MTR_PIN_OK || result == MTR_PIN_NO_TENANT)
 				return result;
 			if (result == MTR_PIN_FULL)

@@ -13,9 +13,9 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "core/price.h"
 #include "guc.h"
 #include "shmem.h"
+#include "slot.h"
 
 PG_FUNCTION_INFO_V1(mtr_slots);
 PG_FUNCTION_INFO_V1(mtr_flusher_state);
@@ -26,7 +26,6 @@ put_slot(ReturnSetInfo *rsinfo, MtrTenant *t, int db)
 	MtrTenant copy;
 	Datum     values[7];
 	bool      nulls[7] = {false};
-	int64     unflushed = 0;
 
 	SpinLockAcquire(&t->mutex);
 	memcpy(&copy, t, sizeof(copy));
@@ -34,22 +33,12 @@ put_slot(ReturnSetInfo *rsinfo, MtrTenant *t, int db)
 	if (copy.state == MTR_TENANT_FREE || copy.db != db || copy.generation == 0)
 		return;
 
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		MtrCounter *c = &copy.counter[i];
-		int64       cost;
-
-		if (c->per_units > 0 && c->done > c->flushed &&
-			mtr_price_step(c->flushed, c->done - c->flushed, c->num_uc,
-						   c->per_units, &cost))
-			unflushed += cost;
-	}
 	values[0] = CStringGetTextDatum(copy.tenant_id);
 	values[1] =
 		CStringGetTextDatum(copy.state == MTR_TENANT_NEW ? "new" : "ready");
 	values[2] = Int64GetDatum(copy.available);
 	values[3] = Int64GetDatum(copy.held);
-	values[4] = Int64GetDatum(unflushed);
+	values[4] = Int64GetDatum(mtr_unflushed_cost(&copy));
 	values[5] = Int32GetDatum(copy.pins);
 	values[6] = Int64GetDatum(copy.max_unflushed_uc);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -21,7 +21,6 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "core/price.h"
 #include "gate.h"
 #include "http.h"
 #include "life.h"
@@ -72,13 +71,6 @@ static MtrStmt stmt_totals = {
 				 INT8ARRAYOID},
 };
 
-static TimestampTz
-time_of_minute(int32 minute)
-{
-	return (TimestampTz) minute * USECS_PER_MINUTE -
-		   (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 static Datum
 array_of(Datum *d, int n, Oid type, int len, bool byval, char align)
 {
@@ -99,7 +91,7 @@ arrays_of(const MtrUnflushed *u, int n, Datum *args)
 			CStringGetTextDatum(mtr_meter_name((MtrMeter) u[i].key.meter));
 		col[1][i] = UUIDPGetDatum(&u[i].key.key_id);
 		col[2][i] = CStringGetTextDatum(mtr_route_template(u[i].key.route));
-		col[3][i] = TimestampTzGetDatum(time_of_minute(u[i].minute));
+		col[3][i] = TimestampTzGetDatum(mtr_time_of_minute(u[i].minute));
 		col[4][i] = Int64GetDatum(u[i].qty);
 		col[5][i] = Int64GetDatum(u[i].cost_uc);
 	}
@@ -267,25 +259,6 @@ mtr_usage(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* cost of what is counted and not flushed; the mutex is held */
-static int64
-unflushed_cost_locked(MtrTenant *t)
-{
-	int64 total = 0;
-
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		MtrCounter *c = &t->counter[i];
-		int64       cost;
-
-		if (c->per_units > 0 && c->done > c->flushed &&
-			mtr_price_step(c->flushed, c->done - c->flushed, c->num_uc,
-						   c->per_units, &cost))
-			total += cost;
-	}
-	return total;
-}
-
 typedef struct Balance
 {
 	int64   available;
@@ -306,7 +279,7 @@ balance_of_slot(const char *tenant, Balance *b)
 	SpinLockAcquire(&t->mutex);
 	b->available = t->available;
 	b->held = t->held;
-	b->unflushed = unflushed_cost_locked(t);
+	b->unflushed = mtr_unflushed_cost(t);
 	SpinLockRelease(&t->mutex);
 	b->available += mtr_xact_pinned(t)->pending;
 	b->life = mtr_life(t);

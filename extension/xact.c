@@ -260,15 +260,6 @@ end_records(MtrPinned *pin, const End *end)
 		mtr_wake_launcher();
 }
 
-static int32
-minute_of(TimestampTz time)
-{
-	int64 unix_us =
-		time + (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
-	return (int32) (unix_us / USECS_PER_MINUTE);
-}
-
 static void
 end_xact(bool is_commit)
 {
@@ -282,7 +273,7 @@ end_xact(bool is_commit)
 		if (mtr_nrecords > 0)
 		{
 			end.now = GetCurrentTransactionStopTimestamp();
-			end.minute = minute_of(end.now);
+			end.minute = mtr_minute_of(end.now);
 		}
 		/* cleared first: whatever happens, nothing is done twice */
 		mtr_npins = 0;
