@@ -17,15 +17,28 @@
  * the purse up to it first (next_event makes that one comparison).
  *
  * A cell counts what usage burned for good (burn_done) and how much of it is
- * in the tables (burn_flushed), both signed.  Debt that a grant repays is a burn of the
- * grant and a negative burn of the debt.  So tables follow memory by plain
- * additions.
+ * in the tables (burn_flushed), both signed; only their difference means
+ * something.  Debt that a grant repays is a burn of the grant and a negative
+ * burn of the debt.  So tables follow memory by plain additions.
+ *
+ * A part that is undone goes back to where it came from, but a source never gets
+ * more than is taken of it: its debt may have been repaid meanwhile, or rounding
+ * have given it something.  Then the rest goes where settling would put it,
+ * and is a burn of the source it should have gone to.  What has no place at all
+ * waits in spare for the settling that ends every abort.
  *
  * Grants beyond MTR_PURSE_CELLS are only counted (more, more_uc); when the cells
- * do not suffice, the owner of the purse loads it again from tables.
+ * do not suffice, the owner of the purse loads it again from tables.  They cannot
+ * repay debt, so debt > 0 with more_uc > 0 is possible, and sets reload_wanted:
+ * nobody spends before the loader has made them repay it.
  *
- * Invariant: available = remaining of all LIVE cells + more_uc - debt, and not
- * both debt > 0 and a LIVE cell with something remaining.
+ * Invariants: available = remaining of all LIVE cells + more_uc - debt; not
+ * both debt > 0 and a LIVE cell with something remaining; of a grant that has
+ * not ended, remaining + taken = amount, none of them negative.
+ *
+ * To load: init, mode and floor, mtr_purse_owe, add the grants in burn order (those in
+ * force first), add_behind the others, settle 0.  The purse may then hold burns
+ * that tables lack: debt that was repaid, or what a crash has left uneven.
  *
  * Ownership and locking: pure; the caller holds the lock that guards the purse.
  * No function allocates or fails but by its result.  Times are microseconds of
@@ -71,10 +84,14 @@ enum mtr_grant_category
 	MTR_GRANT_PAID
 };
 
-/* what is known of a grant; remaining may be less than it was given */
+/*
+ * What is known of a grant.  Tables may, after a crash, say that a little more
+ * remains than its amount, or less than nothing: mtr_purse_add evens that out.
+ */
 struct mtr_grant
 {
 	uint8_t id[16];
+	int64_t amount; /* what was granted, > 0 */
 	int64_t remaining;
 	int64_t effective_at;
 	int64_t expires_at; /* MTR_PURSE_NEVER */
@@ -86,24 +103,30 @@ struct mtr_cell
 {
 	struct mtr_grant grant; /* of the pseudo cells nothing is set */
 	uint8_t          state; /* enum mtr_cell_state; pseudo cells: LIVE */
-	int32_t          refs;  /* transactions that may still give back */
-	int64_t          taken; /* net, since it got its cell, in flight included */
+	int32_t          refs;  /* transactions that may still give back; of the
+							 * pseudo cell of debt too */
+	int64_t          taken; /* of a grant: ever, net, in flight included */
 	int64_t          burn_done;
 	int64_t          burn_flushed;
 };
 
-/* all zero is an empty purse in hard mode with floor 0, but for next_event */
+/* all zero is an empty purse in hard mode with floor 0, but for the events */
 struct mtr_purse
 {
 	int64_t         available;
 	int64_t         floor;      /* refuse below; <= 0 */
 	int64_t         debt;       /* >= 0 */
 	int64_t         next_event; /* when a grant starts or ends next */
+	int64_t         now;        /* the latest time that it has seen */
+	int64_t         spare;      /* given back and not placed yet */
 	int64_t         more_uc;    /* of grants in force that have no cell */
+	int64_t         more_later; /* of grants without a cell that start later */
+	int64_t         more_event; /* when one of either starts or ends first */
 	int32_t         more;       /* how many grants have none, in force or not */
 	uint8_t         mode;       /* enum mtr_purse_mode */
 	bool            reload_wanted;
-	uint8_t         n;                      /* cells that are not FREE */
+	bool            flushing; /* parts are on their way into the tables */
+	uint8_t         n;        /* cells that are not FREE */
 	uint8_t         order[MTR_PURSE_CELLS]; /* their indexes, in burn order */
 	struct mtr_cell cell[MTR_PURSE_SOURCES];
 };
@@ -118,8 +141,9 @@ struct mtr_part
 enum mtr_take
 {
 	MTR_TAKE_OK,
-	MTR_TAKE_SHORT, /* hard mode: credits and overdraft do not suffice */
-	MTR_TAKE_AGAIN  /* the purse must be loaded again first */
+	MTR_TAKE_SHORT, /* hard mode: credits and overdraft do not suffice; any
+					 * mode: no balance or debt can be that high */
+	MTR_TAKE_AGAIN  /* the purse must be loaded again first: reload_wanted */
 };
 
 /* empties it: no grant, no debt, hard mode, floor 0 */
@@ -132,9 +156,21 @@ extern void mtr_purse_init(struct mtr_purse *p);
 extern void mtr_purse_advance(struct mtr_purse *p, int64_t now);
 
 /*
+ * mtr_purse_owe is for the loader: the debt that tables say.  It is negative when a
+ * grant has repaid debt that a crash has undone; then a grant gets it back.
+ */
+extern void mtr_purse_owe(struct mtr_purse *p, int64_t debt);
+
+/*
+ * mtr_purse_fits is true when amount more can be granted or refunded, so that no sum
+ * ever leaves int64: ask before.
+ */
+extern bool mtr_purse_fits(const struct mtr_purse *p, int64_t amount);
+
+/*
  * mtr_purse_spendable is what a debit may take now: available less the floor in
- * hard mode, plus what remains of INCOMING cells in the bit mask own;
- * MTR_PURSE_MAX in the other modes.  Never negative.
+ * hard mode, plus what remains of INCOMING cells in the bit mask own that are in
+ * force; MTR_PURSE_MAX in the other modes.  Never negative.
  */
 extern int64_t mtr_purse_spendable(const struct mtr_purse *p, uint32_t own);
 
@@ -157,7 +193,8 @@ mtr_purse_take_cell(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
 
 /*
  * mtr_purse_back undoes a part of a debit, or refunds it.  While the tenant is
- * in debt, what comes back to a grant repays debt.
+ * in debt, what comes back to a grant repays debt.  Whoever undoes parts settles
+ * in the end, be it 0.
  */
 extern void
 mtr_purse_back(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
@@ -170,30 +207,31 @@ extern void mtr_purse_burn(struct mtr_purse *p, int cell, int64_t amount);
  * the price of what was undone differs from what its parts were; whatever the
  * floor.  They belong to usage of others, so burn_done moves too.
  */
-extern void
-mtr_purse_settle(struct mtr_purse *p, int64_t now, int64_t delta);
+extern void mtr_purse_settle(struct mtr_purse *p, int64_t now, int64_t delta);
 
 /*
- * mtr_purse_add finds a cell for a grant; -1 when none is free.  incoming: of a
- * transaction in progress; otherwise it counts at once and pays debt first.
+ * mtr_purse_add finds a cell for a grant; -1 when none is free, or when it does not
+ * fit (mtr_purse_fits).  incoming: of a transaction in progress; otherwise it
+ * counts at once and pays debt first.
  */
 extern int mtr_purse_add(struct mtr_purse *p, int64_t now,
 						 const struct mtr_grant *grant, bool incoming);
 
 /* the transaction of an INCOMING cell has committed; pays debt first */
-extern void
-mtr_purse_arrive(struct mtr_purse *p, int64_t now, int cell);
+extern void mtr_purse_arrive(struct mtr_purse *p, int64_t now, int cell);
 
 /* the transaction of an INCOMING cell has aborted; everything taken is back */
 extern void mtr_purse_drop(struct mtr_purse *p, int cell);
 
-/* counts a grant that has no cell, in force or not yet */
+/*
+ * Counts a grant that has no cell, in force or not yet.  One that does not fit is not
+ * counted.
+ */
 extern void mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
 								 const struct mtr_grant *grant);
 
 /* the cell of a grant, -1: it has none */
-extern int
-mtr_purse_find(const struct mtr_purse *p, const uint8_t id[16]);
+extern int mtr_purse_find(const struct mtr_purse *p, const uint8_t id[16]);
 
 /* -1, 0, 1: a burns before, with, after b */
 extern int
@@ -202,7 +240,7 @@ mtr_grant_compare(const struct mtr_grant *a, const struct mtr_grant *b);
 /* true when grants behind are wanted in cells, as far as can be foreseen */
 extern bool mtr_purse_is_low(const struct mtr_purse *p);
 
-/* true when tables know all that burned */
+/* true when tables know all that burned; false during a flush */
 extern bool mtr_purse_is_clean(const struct mtr_purse *p);
 
 /*
@@ -210,12 +248,14 @@ extern bool mtr_purse_is_clean(const struct mtr_purse *p);
  * burn_done - burn_flushed of every source, none of them 0.  Calls in flight make the sum
  * of these differ from cost by a few micro-credits; one source carries the
  * difference, so that the parts always sum to cost.  Returns their number.
+ * Until mtr_purse_flushed, or the next call, no cell gets another grant; a
+ * flush that fails needs no other call.
  */
-extern int mtr_purse_deltas(const struct mtr_purse *p, int64_t cost,
+extern int mtr_purse_deltas(struct mtr_purse *p, int64_t cost,
 							struct mtr_part part[MTR_PURSE_SOURCES]);
 
 /* the parts are in the tables */
-extern void mtr_purse_flushed(struct mtr_purse *p, const struct mtr_part *part,
-							  int n);
+extern void
+mtr_purse_flushed(struct mtr_purse *p, const struct mtr_part *part, int n);
 
 #endif /* MTR_CORE_PURSE_H */
