@@ -122,11 +122,12 @@ undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
 {
 	uint32 bit;
 
-	t->incoming_uc -= r->amount;
-	pin->announced -= r->amount;
 	if (r->grant != NULL)
 	{
+		t->giving_uc -= r->amount;
+		pin->giving_uc -= r->amount;
 		pin->behind--;
+		pin->behind_uc -= r->which < 0 ? 0 : r->amount;
 		if (pin->behind == 0)
 			t->giving--;
 		return;
@@ -154,10 +155,6 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 		case MTR_RECORD_GRANT:
 			undo_grant(r, t, pin);
 			break;
-		case MTR_RECORD_REFUND:
-			t->incoming_uc -= r->amount;
-			pin->announced -= r->amount;
-			break;
 		case MTR_RECORD_HOLD:
 			t->held -= r->amount;
 			break;
@@ -178,6 +175,7 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 		case MTR_RECORD_FLOOR:
 			pin->floor -= r->amount;
 			break;
+		case MTR_RECORD_REFUND: /* nor this */
 		case MTR_RECORD_UNHOLD:
 			break;
 	}
@@ -196,7 +194,7 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 static void
 commit_pin(MtrTenant *t, const MtrPinned *pin)
 {
-	t->incoming_uc -= pin->announced;
+	t->giving_uc -= pin->giving_uc;
 	t->life += pin->life;
 	t->max_unflushed_uc += pin->limit;
 	t->purse.mode += pin->mode;
@@ -252,9 +250,9 @@ end_records(MtrPinned *pin, const End *end)
 			t->generation = 0;
 	}
 	release(t, pin);
-	if (pin->last >= 0 && mtr_purse_has_burns(&t->purse) &&
+	if (pin->last >= 0 && !mtr_purse_is_clean(&t->purse) &&
 		mtr_tenant_mark_dirty(t))
-		wake = true;
+		wake = true; /* also of what paid debt, or settled */
 	SpinLockRelease(&t->mutex);
 	if (wake)
 		mtr_wake_launcher();
@@ -358,7 +356,7 @@ settle_pins(TimestampTz now)
 		pin->undone = false;
 		SpinLockAcquire(&t->mutex);
 		settle(t, pin, now);
-		if (mtr_purse_has_burns(&t->purse))
+		if (!mtr_purse_is_clean(&t->purse))
 			wake = mtr_tenant_mark_dirty(t);
 		SpinLockRelease(&t->mutex);
 		if (wake)

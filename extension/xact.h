@@ -16,7 +16,7 @@
 #include "gate.h"
 
 /* a tenant slot that this transaction pins, and what it owes it */
-typedef struct MtrPinned
+struct MtrPinned
 {
 	MtrTenant *tenant;
 	uint32     hash;      /* of the tenant's id, to find it quickly */
@@ -27,7 +27,7 @@ typedef struct MtrPinned
 	uint32     own;       /* of these, the transaction's own grants */
 	int        behind;    /* own grants for which there was no cell */
 	int64      behind_uc; /* of these, what is in force */
-	int64      announced; /* own grants and refunds, see incoming_uc */
+	int64      giving_uc; /* of these, all; as counted in MtrTenant.giving_uc */
 	int        life;      /* what is added to MtrTenant.life at commit */
 	int64      limit;     /* ... to MtrTenant.max_unflushed_uc */
 	int        mode;      /* ... to the purse's mode */
@@ -36,7 +36,7 @@ typedef struct MtrPinned
 	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
 	int        last;                  /* newest record, -1: none */
 	bool       undone; /* records of a subtransaction, not settled yet */
-} MtrPinned;
+};
 
 /* registers the callbacks; called once, from _PG_init */
 extern void mtr_xact_init(void);
@@ -75,18 +75,17 @@ extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
 /* a part of what usage costs, which the flusher books */
 extern void mtr_xact_burn(MtrTenant *t, const struct mtr_part *part);
 
-/*
- * A grant in an INCOMING cell; the caller has raised incoming_uc by its amount.
- */
-extern void mtr_xact_grant(MtrTenant *t, int cell, int64 amount);
+/* a grant in an INCOMING cell */
+extern void mtr_xact_grant(MtrTenant *t, int cell);
 
 /*
- * A grant without a cell; the caller has raised incoming_uc, and giving if
+ * A grant without a cell; the caller has raised giving_uc, and giving if
  * pin->behind was 0.  *grant must live as long as the transaction.
  */
-extern void mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant);
+extern void mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
+								  bool in_force);
 
-/* comes back to a cell at commit; the caller has raised incoming_uc */
+/* comes back to a cell at commit */
 extern void mtr_xact_refund(MtrTenant *t, const struct mtr_part *part);
 
 /* the caller has added to MtrTenant.held */

@@ -167,17 +167,17 @@ mtr_xact_burn(MtrTenant *t, const struct mtr_part *part)
 }
 
 void
-mtr_xact_grant(MtrTenant *t, int cell, int64 amount)
+mtr_xact_grant(MtrTenant *t, int cell)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 
-	add_record(pin, MTR_RECORD_GRANT, NULL, cell)->amount += amount;
-	pin->announced += amount;
+	(void) new_record(pin, MTR_RECORD_GRANT, NULL, cell);
 	pin->own |= 1u << cell;
 }
 
 void
-mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant)
+mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
+					  bool in_force)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	MtrRecord *r;
@@ -185,18 +185,17 @@ mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant)
 	r = new_record(pin, MTR_RECORD_GRANT, NULL, -1);
 	r->amount = grant->amount;
 	r->grant = grant;
-	pin->announced += grant->amount;
+	r->which = in_force ? 0 : -1;
+	pin->giving_uc += grant->amount;
+	pin->behind_uc += in_force ? grant->amount : 0;
 	pin->behind++;
 }
 
 void
 mtr_xact_refund(MtrTenant *t, const struct mtr_part *part)
 {
-	MtrPinned *pin = mtr_xact_pinned(t);
-
-	add_record(pin, MTR_RECORD_REFUND, NULL, part->cell)->amount +=
-		part->amount;
-	pin->announced += part->amount;
+	add_record(mtr_xact_pinned(t), MTR_RECORD_REFUND, NULL, part->cell)
+		->amount += part->amount;
 }
 
 void
