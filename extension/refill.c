@@ -21,6 +21,7 @@
 
 #include "locks.h"
 #include "refill.h"
+#include "slot.h"
 #include "xact.h"
 
 /* so long at least a call leaves alone what another has just read */

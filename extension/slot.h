@@ -53,7 +53,7 @@ extern int64 mtr_counter_cost(const MtrCounter *c, int64 upto);
  */
 extern int64 mtr_unflushed_cost(const MtrTenant *t);
 
-/* the tenant's usage is in the tables, all of it; takes the mutex */
+/* the tenant's usage, and who paid for it, is in tables; takes the mutex */
 extern bool mtr_tenant_is_clean(MtrTenant *t);
 
 /*

@@ -28,30 +28,12 @@
 #include "flush.h"
 #include "locks.h"
 #include "price.h"
+#include "refill.h"
 #include "slot_load.h"
 #include "spi.h"
 #include "xact.h"
 
 #define LOAD_POLL_MS 5
-
-static MtrStmt stmt_balance = {
-	.sql = "SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "
-		   "    FROM mortar.usage_marks WHERE tenant_id = $1))"
-		   "  ::pg_catalog.int8, l.last, CASE t.state WHEN 'active' THEN 0 "
-		   "    WHEN 'suspended' THEN 1 ELSE 2 END, "
-		   "  (SELECT max_unflushed_uc FROM mortar.limits "
-		   "    WHERE tenant_id = $1) "
-		   "FROM mortar.tenants t, "
-		   "  (SELECT sum(CASE WHEN to_account = 'available' THEN amount_uc "
-		   "      WHEN from_account = 'available' THEN -amount_uc END) "
-		   "      AS balance, max(posted_at) AS last "
-		   "    FROM mortar.credit_ledger WHERE tenant_id = $1) l "
-		   "WHERE t.tenant_id = $1",
-	.role = MTR_ROLE_OWNER,
-	.by_index = true,
-	.nargs = 1,
-	.argtypes = {TEXTOID},
-};
 
 /* quantities that prices in force have already charged this tenant */
 static MtrStmt stmt_counters = {
@@ -97,46 +79,30 @@ read_counters(const char *tenant, const MtrPrice *prices, Loaded *l)
 	}
 }
 
-bool
-mtr_tenant_stored(const char *tenant, MtrStored *s)
-{
-	Datum args[1];
-	Datum posted;
-	Datum limit;
-	bool  isnull;
-
-	args[0] = CStringGetTextDatum(tenant);
-	mtr_exec(&stmt_balance, args, NULL, MTR_SNAP_OTHERS, 1);
-	if (SPI_processed == 0)
-		return false;
-	posted = mtr_first(2, &isnull);
-	s->last_posted = isnull ? 0 : DatumGetTimestampTz(posted);
-	s->available = DatumGetInt64(mtr_first(1, &isnull));
-	s->life = (MtrLife) DatumGetInt32(mtr_first(3, &isnull));
-	limit = mtr_first(4, &isnull);
-	s->max_unflushed_uc =
-		isnull ? MTR_DEFAULT_MAX_UNFLUSHED_UC : DatumGetInt64(limit);
-	return true;
-}
-
 static void
 read_tables(const char *tenant, const MtrPrice *prices, Loaded *l)
 {
 	memset(l, 0, sizeof(*l));
-	SPI_connect();
 	l->exists = mtr_tenant_stored(tenant, &l->stored);
-	if (l->exists)
-		read_counters(tenant, prices, l);
+	if (!l->exists)
+		return;
+	SPI_connect();
+	read_counters(tenant, prices, l);
 	SPI_finish();
 }
 
 static void
 fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 {
-	int n = 0;
+	TimestampTz now = Max(l->stored.now, l->stored.last_posted);
+	int         n = 0;
+	bool        wake = false;
 
 	SpinLockAcquire(&t->mutex);
-	t->available = l->stored.available;
+	/* debt that a grant has repaid since: the flusher writes it */
+	if (mtr_purse_load(&t->purse, now, &l->stored))
+		wake = mtr_tenant_mark_dirty(t);
+	t->held = l->stored.held;
 	t->last_posted = l->stored.last_posted;
 	t->life = l->stored.life;
 	t->max_unflushed_uc = l->stored.max_unflushed_uc;
@@ -156,6 +122,8 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 	}
 	t->state = MTR_TENANT_READY;
 	SpinLockRelease(&t->mutex);
+	if (wake)
+		mtr_wake_launcher();
 }
 
 typedef enum Present

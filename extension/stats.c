@@ -36,7 +36,8 @@ put_slot(ReturnSetInfo *rsinfo, MtrTenant *t, int db)
 	values[0] = CStringGetTextDatum(copy.tenant_id);
 	values[1] =
 		CStringGetTextDatum(copy.state == MTR_TENANT_NEW ? "new" : "ready");
-	values[2] = Int64GetDatum(copy.available);
+	mtr_purse_advance(&copy.purse, GetCurrentTimestamp());
+	values[2] = Int64GetDatum(copy.purse.available);
 	values[3] = Int64GetDatum(copy.held);
 	values[4] = Int64GetDatum(mtr_unflushed_cost(&copy));
 	values[5] = Int32GetDatum(copy.pins);

@@ -147,7 +147,8 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 	{
 		case MTR_RECORD_BURN:
 			pin->back -= r->amount;
-			/* FALLTHROUGH */
+			mtr_purse_back(&t->purse, now, r->which, r->amount);
+			break;
 		case MTR_RECORD_DEBIT:
 			if (r->amount > 0)
 				mtr_purse_back(&t->purse, now, r->which, r->amount);
