@@ -128,7 +128,8 @@ GRANT EXECUTE ON FUNCTION
 GRANT EXECUTE ON FUNCTION
     mortar.credits(numeric), mortar.balance(text),
     mortar.usage(text, timestamptz, timestamptz, text[], text),
-    mortar.verify_ledger(text), mortar.slot_rows(), mortar.flusher_row(),
+    mortar.verify_ledger(text), mortar.slot_rows(), mortar.cell_rows(),
+    mortar.flusher_row(),
     mortar.route_list()
     TO mortar_monitor, mortar_admin;
 
