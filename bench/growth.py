@@ -154,14 +154,19 @@ def tenants(o):
 # ---- history ---------------------------------------------------------------
 
 LEDGER = """
-INSERT INTO mortar.credit_ledger (tenant_id, entry_id, kind, from_account,
-        to_account, amount_uc, posted_at, epoch_id)
-    SELECT :'t', ('0189' || lpad(to_hex(i), 8, '0') || '7' || lpad(to_hex(i % 4096), 3, '0')
-                  || '8000' || lpad(to_hex(i), 12, '0'))::uuid,
-           'charge', 'available', 'consumed', 1,
-           now() - interval '400 days' + i * interval '3 seconds', e.epoch_id
-      FROM generate_series(:first::int8, :last::int8) i,
-           (SELECT epoch_id FROM mortar.epochs LIMIT 1) e;
+INSERT INTO mortar.credit_ledger (tenant_id, entry_id, movement_id, kind,
+        from_account, to_account, amount_uc, grant_id, effective_at, posted_at,
+        epoch_id)
+    SELECT :'t', i.id, i.id, 'charge', 'available', 'consumed', 1, g.grant_id,
+           i.at, i.at, e.epoch_id
+      FROM (SELECT ('0189' || lpad(to_hex(n), 8, '0') || '7'
+                    || lpad(to_hex(n % 4096), 3, '0') || '8000'
+                    || lpad(to_hex(n), 12, '0'))::uuid AS id,
+                   now() - interval '400 days' + n * interval '3 seconds' AS at
+              FROM generate_series(:first::int8, :last::int8) n) i,
+           (SELECT epoch_id FROM mortar.epochs LIMIT 1) e,
+           (SELECT grant_id FROM mortar.credit_grants WHERE tenant_id = :'t'
+             ORDER BY amount_uc DESC LIMIT 1) g;
 INSERT INTO mortar.idempotency (tenant_id, key, fingerprint, result)
     SELECT :'t', 'past-' || i, '\\x00', gen_random_uuid()
       FROM generate_series(:first::int8, :last::int8) i;

@@ -252,6 +252,17 @@ mtr_tenant_mark_dirty(MtrTenant *t)
 	return first && db->flusher_state == MTR_FLUSHER_NONE;
 }
 
+bool
+mtr_tenant_note_burns(MtrTenant *t, bool moved)
+{
+	const struct mtr_cell *debt = &t->purse.cell[MTR_PURSE_DEBT];
+
+	if (moved ? mtr_purse_is_clean(&t->purse)
+			  : debt->burn_done == debt->burn_flushed)
+		return false;
+	return mtr_tenant_mark_dirty(t);
+}
+
 /* takes an unpinned slot out of memory, with its usage slots */
 static void
 remove_locked(MtrTenant *t)

@@ -63,6 +63,13 @@ extern bool mtr_tenant_is_clean(MtrTenant *t);
 extern bool mtr_tenant_mark_dirty(MtrTenant *t);
 
 /*
+ * The same if the purse has burns that tables lack, without usage: debt was repaid, or
+ * what was undone is worth something else.	 moved: the transaction has taken or
+ * given; otherwise only a grant that began can have changed something.
+ */
+extern bool mtr_tenant_note_burns(MtrTenant *t, bool moved);
+
+/*
  * Takes the tenant's slot and its usage slots out of memory if nobody pins it
  * and it has no unflushed usage.  Caller holds MtrShared.lock exclusively.
  */

@@ -251,9 +251,8 @@ end_records(MtrPinned *pin, const End *end)
 			t->generation = 0;
 	}
 	release(t, pin);
-	if (pin->last >= 0 && !mtr_purse_is_clean(&t->purse) &&
-		mtr_tenant_mark_dirty(t))
-		wake = true; /* also of what paid debt, or settled */
+	if (mtr_tenant_note_burns(t, pin->last >= 0))
+		wake = true;
 	SpinLockRelease(&t->mutex);
 	if (wake)
 		mtr_wake_launcher();
@@ -357,8 +356,7 @@ settle_pins(TimestampTz now)
 		pin->undone = false;
 		SpinLockAcquire(&t->mutex);
 		settle(t, pin, now);
-		if (!mtr_purse_is_clean(&t->purse))
-			wake = mtr_tenant_mark_dirty(t);
+		wake = mtr_tenant_note_burns(t, true);
 		SpinLockRelease(&t->mutex);
 		if (wake)
 			mtr_wake_launcher();

@@ -14,6 +14,7 @@
 #include "common/hashfn.h"
 #include "utils/memutils.h"
 
+#include "slot.h"
 #include "xact_record.h"
 
 /* how far back a record looks for one that it can join */
@@ -139,6 +140,7 @@ void
 mtr_xact_unpin_unused(MtrTenant *t)
 {
 	MtrPinned *pin = mtr_npins > 0 ? &mtr_pins[mtr_npins - 1] : NULL;
+	bool       wake;
 
 	if (pin == NULL || pin->tenant != t || pin->is_new || pin->last >= 0 ||
 		pin->claimed != 0 || pin->cells != 0)
@@ -146,7 +148,10 @@ mtr_xact_unpin_unused(MtrTenant *t)
 	mtr_npins--;
 	SpinLockAcquire(&t->mutex);
 	t->pins--;
+	wake = mtr_tenant_note_burns(t, false);
 	SpinLockRelease(&t->mutex);
+	if (wake)
+		mtr_wake_launcher();
 }
 
 void

@@ -62,7 +62,8 @@ BEGIN
                 sum(c.unflushed_uc) FILTER (WHERE c.state IN ('live', 'used')
                     AND c.from_account <> 'issued') AS unflushed,
                 string_agg(format('grant %s: memory %s, tables %s', c.grant_id,
-                        c.remaining_uc + c.unflushed_uc, g.remaining_uc), ', ')
+                        c.remaining_uc + c.unflushed_uc, g.remaining_uc), ', '
+                        ORDER BY c.grant_id)
                     FILTER (WHERE c.state IN ('live', 'future') AND c.grant_id IS NOT NULL
                         AND c.remaining_uc + c.unflushed_uc
                             IS DISTINCT FROM g.remaining_uc) AS wrong
@@ -70,10 +71,12 @@ BEGIN
             LEFT JOIN granted g ON g.tenant_id = c.tenant_id AND g.grant_id = c.grant_id
             GROUP BY c.tenant_id)
         SELECT count(*) FILTER (WHERE c.at_rest) AS compared,
-            string_agg(CASE WHEN c.memory = c.tables AND c.held_memory = c.held
-                    THEN format('%s: %s', c.tenant_id, c.wrong)
-                    ELSE format('%s: memory %s, held %s, tables %s, held %s', c.tenant_id,
-                        c.memory, c.held_memory, c.tables, c.held) END,
+            string_agg(CASE WHEN c.memory <> c.tables
+                    THEN format('%s: memory %s, tables %s', c.tenant_id, c.memory, c.tables)
+                    WHEN c.held_memory <> c.held
+                    THEN format('%s: held in memory %s, in tables %s', c.tenant_id,
+                        c.held_memory, c.held)
+                    ELSE format('%s: %s', c.tenant_id, c.wrong) END,
                     ', ' ORDER BY c.tenant_id)
                 FILTER (WHERE c.at_rest AND (c.memory <> c.tables
                     OR c.held_memory <> c.held OR c.wrong IS NOT NULL)) AS wrong,
