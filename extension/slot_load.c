@@ -39,21 +39,44 @@
 #define LOAD_POLL_MIN_MS 5
 #define LOAD_POLL_MAX_MS 50
 
-static MtrStmt stmt_balance = {
-	.sql = "SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "
-		   "    FROM mortar.usage_marks WHERE tenant_id = $1))"
-		   "  ::pg_catalog.int8, l.last, CASE t.state WHEN 'active' THEN 0 "
-		   "    WHEN 'suspended' THEN 1 ELSE 2 END, "
-		   "  (SELECT max_unflushed_uc FROM mortar.limits "
-		   "    WHERE tenant_id = $1) "
-		   "FROM mortar.tenants t, "
-		   "  (SELECT sum(CASE WHEN to_account = 'available' THEN amount_uc "
-		   "      WHEN from_account = 'available' THEN -amount_uc END) "
-		   "      AS balance, max(posted_at) AS last "
-		   "    FROM mortar.credit_ledger WHERE tenant_id = $1) l "
-		   "WHERE t.tenant_id = $1",
+/*
+ * What tables say of a tenant, with the ledger's entries from "entries".  All in
+ * one statement: an entry and the marks are read at one point in time.
+ */
+#define STORED(entries)                                                        \
+	"SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "      \
+	"    FROM mortar.usage_marks WHERE tenant_id = $1))"                       \
+	"  ::pg_catalog.int8, l.last, CASE t.state WHEN 'active' THEN 0 "          \
+	"    WHEN 'suspended' THEN 1 ELSE 2 END, "                                 \
+	"  (SELECT max_unflushed_uc FROM mortar.limits "                           \
+	"    WHERE tenant_id = $1), l.entries "                                    \
+	"FROM mortar.tenants t, "                                                  \
+	"  (SELECT sum(CASE WHEN to_account = 'available' THEN amount_uc "         \
+	"      WHEN from_account = 'available' THEN -amount_uc END) "              \
+	"      AS balance, max(posted_at) AS last, count(*) AS entries "           \
+	"    FROM " entries ") l "                                                 \
+	"WHERE t.tenant_id = $1"
+
+/*
+ * Most tenants have few entries, which one plan for all reads by their index.  One
+ * that has this many is read anew, in the way that is best for it.
+ */
+#define MANY_ENTRIES 100000
+
+static MtrStmt stmt_stored = {
+	.sql = STORED("(SELECT from_account, to_account, amount_uc, posted_at FROM "
+				  "mortar.credit_ledger WHERE tenant_id = $1 "
+				  "LIMIT " CppAsString2(MANY_ENTRIES) ") e"),
 	.role = MTR_ROLE_OWNER,
 	.by_index = true,
+	.nargs = 1,
+	.argtypes = {TEXTOID},
+};
+
+static MtrStmt stmt_stored_many = {
+	.sql = STORED("mortar.credit_ledger WHERE tenant_id = $1"),
+	.role = MTR_ROLE_OWNER,
+	.plan_anew = true,
 	.nargs = 1,
 	.argtypes = {TEXTOID},
 };
@@ -111,9 +134,11 @@ mtr_tenant_stored(const char *tenant, MtrStored *s)
 	bool  isnull;
 
 	args[0] = CStringGetTextDatum(tenant);
-	mtr_exec(&stmt_balance, args, NULL, MTR_SNAP_OTHERS, 1);
+	mtr_exec(&stmt_stored, args, NULL, MTR_SNAP_OTHERS, 0);
 	if (SPI_processed == 0)
 		return false;
+	if (DatumGetInt64(mtr_first(5, &isnull)) == MANY_ENTRIES)
+		mtr_exec(&stmt_stored_many, args, NULL, MTR_SNAP_OTHERS, 0);
 	posted = mtr_first(2, &isnull);
 	s->last_posted = isnull ? 0 : DatumGetTimestampTz(posted);
 	s->available = DatumGetInt64(mtr_first(1, &isnull));

@@ -203,5 +203,28 @@ is(get()->{status}, 200, 'it was not in vain: the next call finds the tenant in 
 $gate->end;
 is($gateway->stop, 0, 'the gateway ends');
 
+# -- few entries and many ---------------------------------------------------------
+
+# 100,000 and more are read another way; the first entry is the grant
+my @sizes = (99_999 .. 100_001);
+for my $size (@sizes) {
+  Mortar::tenant($node, "with-$size", credits => 1);
+  super("INSERT INTO mortar.credit_ledger (tenant_id, entry_id, kind, from_account, to_account, amount_uc, epoch_id) "
+    . "SELECT 'with-$size', gen_random_uuid(), 'charge', 'available', 'consumed', 1 + i % 3, epoch_id "
+    . "FROM generate_series(2, $size) i, (SELECT epoch_id FROM mortar.epochs LIMIT 1) e");
+}
+sub sums {
+  return join ' ', map { super("SELECT count(*) || ':' || sum(CASE kind WHEN 'grant' THEN amount_uc ELSE -amount_uc END) "
+    . "FROM mortar.credit_ledger WHERE tenant_id = 'with-$_'") } @sizes;
+}
+sub balances { return join ' ', map { "$_:" . super("$_[0]SELECT available_uc FROM mortar.balance('with-$_')") } @sizes; }
+for my $mode ('auto', 'force_generic_plan') {
+  make_stale();
+  is(balances("SET plan_cache_mode = $mode; "), sums(), "the balance of all entries, with plan_cache_mode $mode");
+}
+super('VACUUM ANALYZE mortar.credit_ledger');
+make_stale();
+is(balances('SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; '),
+  sums(), '... also in parallel');
 is(admin('SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok'), '', 'everything adds up');
 done_testing();
