@@ -11,7 +11,6 @@ Both use compare.py's interleaved runs; here are their data and their targets.
 import argparse
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ import time
 import compare
 import database
 import memory
+import pgbench
 import procs
 import setup
 from common import say
@@ -203,24 +203,8 @@ class Charge(Target):
     tenant."""
 
     def measure(self, postmaster, connections, seconds):
-        with tempfile.NamedTemporaryFile("w", suffix=".sql") as f:
-            f.write("SELECT mortar.charge('%s', 1, 'bench-' || gen_random_uuid());\n" % self.key)
-            f.flush()
-            before = procs.tree_cpu_s(postmaster)
-            done = subprocess.run(
-                ["pgbench", "-n", "-M", "prepared", "-c", str(connections), "-j", "1", "-T", str(seconds),
-                 "-f", f.name], capture_output=True, text=True, check=False)
-        values = {line.partition(":")[0].strip(): line.partition(":")[2].strip()
-                  for line in done.stdout.splitlines() if ":" in line}
-        count = int(values.get("number of transactions actually processed", "0").split("/")[0])
-        failed = values.get("number of failed transactions", "0").split()[0]
-        if done.returncode != 0 or not count or failed != "0":
-            raise BenchError("pgbench failed: " + done.stderr[-300:])
-        cpu = procs.tree_cpu_s(postmaster) - before
-        return {"requests": count, "seconds": float(seconds), "req_per_s": count / seconds,
-                "body_bytes": 0, "load_cpu_us": 0.0, "pg_cpu_us": cpu / count * 1e6,
-                "front_cpu_us": 0.0, "server_cpu_us": cpu / count * 1e6,
-                "foreign_share": None}
+        return pgbench.run("SELECT mortar.charge('%s', 1, 'bench-' || gen_random_uuid());\n"
+                           % self.key, postmaster, connections, seconds)
 
 
 def history(o):
@@ -252,7 +236,9 @@ def history(o):
         run("history-" + what, Scenario(
             "%s of a tenant with %d ledger entries, and with none" % (what, entries),
             ["empty", "long"], [Ratio("long", "empty", "server_cpu_us", most=HISTORY_BAR)],
-            insert=what == "insert"), o, made)
+            insert=what == "insert",
+            sessions="sessions of pgbench" if what == "charge" else Scenario.sessions),
+            o, made)
 
 
 def run(name, scenario, o, targets):

@@ -10,7 +10,7 @@
  *		gate.c meter.c			taking credits, counting usage
  *		slot.c xact.c			tenants in shared memory, end of transaction
  *		shmem.c spi.c guc.c		memory, kept plans, settings
- *		locks.c					locks that last to the end of a transaction
+ *		locks.c untimed.c		the lock manager's locks, a statement's time limits
  *		core/					plain C without postgres.h
  */
 #ifndef MORTAR_H

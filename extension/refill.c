@@ -22,6 +22,7 @@
 #include "locks.h"
 #include "refill.h"
 #include "slot.h"
+#include "untimed.h"
 #include "xact.h"
 
 /* so long at least a call leaves alone what another has just read */
@@ -160,23 +161,42 @@ has_grant(const MtrStored *s, const pg_uuid_t *id)
 	return false;
 }
 
+/* what one reading of a tenant's grants needs, and finds */
+typedef struct Reading
+{
+	MtrTenant       *t;
+	const pg_uuid_t *wanted;
+	Before           before;
+	MtrStored        stored;
+	bool             exists;
+} Reading;
+
+static void
+read_grants(void *arg)
+{
+	Reading *r = arg;
+
+	r->exists = mtr_grants_stored(r->t->tenant_id, r->before.ids, r->before.n,
+								  r->wanted, &r->stored);
+}
+
 bool
 mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists)
 {
-	Before    before;
-	MtrStored s;
-	bool      done = false;
-	int       got = -1;
+	Reading r = {.t = t, .wanted = wanted};
+	bool    done = false;
+	int     got = -1;
 
 	if (!mtr_try_lock(MTR_LOCK_LOAD, t->tenant_id))
 		return false;
-	if (look_before(t, &before) &&
-		mtr_grants_stored(t->tenant_id, before.ids, before.n, wanted, &s))
+	if (look_before(t, &r.before))
 	{
-		done = apply(t, &before, &s, wanted, &got);
+		/* others wait for it: no time limit of this statement's may end it */
+		mtr_untimed(read_grants, &r);
+		done = r.exists && apply(t, &r.before, &r.stored, wanted, &got);
 		if (wanted != NULL)
-			*exists = has_grant(&s, wanted);
-		pfree(s.grants);
+			*exists = r.exists && has_grant(&r.stored, wanted);
+		pfree(r.stored.grants);
 	}
 	mtr_unlock(MTR_LOCK_LOAD, t->tenant_id);
 	if (cell != NULL)

@@ -19,8 +19,9 @@ typedef enum MtrPin
 /*
  * Finds the tenant's slot, loading it when it is not in memory, and pins it
  * until the end of the transaction.  Warm: one spinlock, no table, no lwlock.
- * Cold: reads tables; needs a transaction and a snapshot, not SPI.	 Raises only
- * for what a table read may raise.
+ * Cold: reads tables, however long that takes, or waits a second for who does;
+ * needs a transaction and a snapshot, not SPI.  Raises only for what a table read
+ * may raise.
  */
 extern MtrPin mtr_tenant_try_pin(const char *tenant, MtrTenant **slot);
 

@@ -19,8 +19,9 @@ typedef struct MtrStored
 	TimestampTz         now; /* what the grants were read for */
 
 	/*
-	 * Grants that have not ended and of which something is left, in burn order,
-	 * those that start later after the others.  palloc'd.
+	 * Grants in the order in which a purse wants them: those that a crash has left
+	 * uneven, those in force of which something is left, in burn order, then those
+	 * that start later.  palloc'd.
 	 */
 	int               ngrants;
 	struct mtr_grant *grants;
