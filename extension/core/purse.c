@@ -74,6 +74,15 @@ take_issued(struct mtr_purse *p, int64_t amount, struct mtr_part *part, int *n)
 	return MTR_TAKE_OK;
 }
 
+/* a crash makes debt of what was repaid and not written */
+static int64_t
+debt_room(const struct mtr_purse *p)
+{
+	int64_t repaid = -mtr_cell_unwritten(&p->cell[MTR_PURSE_DEBT]);
+
+	return MTR_PURSE_MAX - p->debt - (repaid > 0 ? repaid : 0);
+}
+
 static enum mtr_take
 may_take(struct mtr_purse *p, int64_t amount, uint32_t own)
 {
@@ -89,9 +98,8 @@ may_take(struct mtr_purse *p, int64_t amount, uint32_t own)
 	/* a stale purse that has enough in cells may still be short of its floor */
 	if (amount > mtr_purse_spendable(p, own))
 		return MTR_TAKE_SHORT;
-	if (amount > cells && amount - cells > MTR_PURSE_MAX - p->debt)
-		return MTR_TAKE_SHORT;
-	return MTR_TAKE_OK;
+	return amount <= cells || amount - cells <= debt_room(p) ? MTR_TAKE_OK
+															 : MTR_TAKE_SHORT;
 }
 
 /* takes from own INCOMING cells, or (own = 0) from LIVE ones; returns the rest */

@@ -253,19 +253,31 @@ mtr_purse_advance(struct mtr_purse *p, int64_t now)
 
 /* ---- coming and going ---- */
 
+/* all that grants have or will have; what may come back is not in it */
+static __int128
+held(const struct mtr_purse *p)
+{
+	__int128 sum = (__int128) p->more_uc + p->more_later;
+
+	for (int i = 0; i < p->n; i++)
+		sum += p->cell[p->order[i]].grant.remaining;
+	return sum;
+}
+
 bool
 mtr_purse_fits(const struct mtr_purse *p, int64_t amount)
 {
-	__int128 sum = (__int128) p->more_uc + p->more_later + amount;
+	__int128 sum = held(p) + amount;
 	int64_t  repaid = -mtr_cell_unwritten(&p->cell[MTR_PURSE_DEBT]);
 
 	for (int i = 0; i < p->n; i++)
 	{
 		const struct mtr_cell *c = &p->cell[p->order[i]];
 
-		/* what is in flight may come back */
-		if (c->state != MTR_CELL_ENDED)
-			sum += c->refs > 0 ? c->grant.amount : c->grant.remaining;
+		/* what is in flight may come back, and a crash undoes what is unwritten */
+		if (c->state != MTR_CELL_ENDED &&
+			(c->refs > 0 || mtr_cell_unwritten(c) != 0))
+			sum += c->taken;
 	}
 	return sum <= MTR_PURSE_MAX && repaid <= MTR_PURSE_MAX;
 }
@@ -307,9 +319,13 @@ find_free(const struct mtr_purse *p)
 	int found = -1;
 
 	for (int i = 0; i < MTR_PURSE_CELLS; i++)
-		if (is_free(p, &p->cell[i]) &&
-			(found < 0 || p->cell[i].state == MTR_CELL_FREE))
-			found = i;
+	{
+		if (!is_free(p, &p->cell[i]))
+			continue;
+		if (p->cell[i].state == MTR_CELL_FREE)
+			return i;
+		found = i;
+	}
 	return found;
 }
 
@@ -337,7 +353,7 @@ mtr_purse_add(struct mtr_purse *p, int64_t now, const struct mtr_grant *grant,
 	assert(grant->amount > 0 && grant->amount <= MTR_PURSE_MAX);
 	mtr_purse_advance(p, now);
 	cell = find_free(p);
-	if (cell < 0 || !mtr_purse_fits(p, grant->remaining))
+	if (cell < 0 || held(p) + grant->remaining > MTR_PURSE_MAX)
 		return -1;
 	c = &p->cell[cell];
 	if (c->state != MTR_CELL_FREE)
@@ -385,17 +401,16 @@ mtr_purse_drop(struct mtr_purse *p, int cell)
 	mtr_purse_check(p);
 }
 
-/* would one with credits in a cell have to wait for it? */
+/*
+ * Would one in a cell have to wait for it?  One that has no credits counts, since
+ * something may come back to it.
+ */
 static bool
 burns_before_some(const struct mtr_purse *p, const struct mtr_grant *grant)
 {
 	for (int i = p->n - 1; i >= 0; i--)
-	{
-		const struct mtr_cell *c = &p->cell[p->order[i]];
-
-		if (c->state == MTR_CELL_LIVE && c->grant.remaining > 0)
-			return mtr_grant_compare(grant, &c->grant) < 0;
-	}
+		if (p->cell[p->order[i]].state == MTR_CELL_LIVE)
+			return mtr_grant_compare(grant, &p->cell[p->order[i]].grant) < 0;
 	return false;
 }
 
@@ -407,7 +422,7 @@ mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
 
 	mtr_purse_advance(p, now);
 	if (grant->expires_at <= p->now || grant->remaining <= 0 ||
-		!mtr_purse_fits(p, grant->remaining))
+		held(p) + grant->remaining > MTR_PURSE_MAX)
 		return;
 	p->more++;
 	if (grant->effective_at > p->now)
