@@ -68,8 +68,8 @@ mtr_balance_of(MtrTenant *t, MtrBalance *b)
 	b->held = t->held;
 	b->unflushed = mtr_unflushed_cost(t);
 	SpinLockRelease(&t->mutex);
-	b->available = purse.available + mtr_purse_own(&purse, pin->own) +
-				   pin->behind_uc;
+	b->available =
+		purse.available + mtr_purse_own(&purse, pin->own) + pin->behind_uc;
 	b->next_expiry = next_expiry(t->tenant_id, &purse, pin->own);
 	b->life = mtr_life(t);
 }

@@ -136,7 +136,7 @@ try_charge(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 			taken = mtr_take_locked(t, pin, now, b->total, &b->parts, s);
 		if (taken == MTR_TAKEN)
 			count_locked(t, refs, qty, n, b->total);
-		result = taken == MTR_TAKEN			? CHARGED
+		result = taken == MTR_TAKEN         ? CHARGED
 				 : taken == MTR_TAKEN_SHORT ? CHARGED_SHORT
 											: CHARGED_AGAIN;
 	}

@@ -16,10 +16,11 @@
 #include "spi.h"
 
 static MtrStmt stmt_entry = {
-	.sql = "INSERT INTO mortar.credit_ledger (tenant_id, entry_id, movement_id, "
-		   "kind, from_account, to_account, amount_uc, grant_id, effective_at, "
-		   "posted_at, reverses, epoch_id, meta) "
-		   "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+	.sql =
+		"INSERT INTO mortar.credit_ledger (tenant_id, entry_id, movement_id, "
+		"kind, from_account, to_account, amount_uc, grant_id, effective_at, "
+		"posted_at, reverses, epoch_id, meta) "
+		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 13,
 	.argtypes = {TEXTOID, UUIDOID, UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID,

@@ -24,8 +24,8 @@ typedef struct MtrEntry
  * Posts a movement of one row under *movement_id, at the time that it is, but never
  * before the tenant's last entry.	SPI is connected.
  */
-extern void mtr_post(MtrTenant *t, const MtrEntry *e,
-					 const pg_uuid_t *movement_id);
+extern void
+mtr_post(MtrTenant *t, const MtrEntry *e, const pg_uuid_t *movement_id);
 
 /*
  * Posts a movement with a row for each part: e->from is the part's account, grant and

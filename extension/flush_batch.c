@@ -164,8 +164,8 @@ mtr_flush_cut(const struct mtr_ring *ring, int64 from, int64 upto,
 /* returns what they cost together */
 static int64
 add_rows(MtrFlushBatch *b, const MtrTenant *t, const pg_uuid_t *movement_id,
-		 const MtrUsageKey *key, const Copy *c, const struct mtr_segment *segment,
-		 int n, int64 *walk)
+		 const MtrUsageKey *key, const Copy *c,
+		 const struct mtr_segment *segment, int n, int64 *walk)
 {
 	MtrJournalRow row;
 	int64         cost = 0;

@@ -55,7 +55,8 @@ static MtrStmt stmt_write = {
 		"          upto_qty, minute, cost_uc, movement_id)), "
 		"burn AS ("
 		"  SELECT * FROM unnest($11, $12, $13, $14, $15)"
-		"    AS b (tenant_id, movement_id, from_account, grant_id, amount_uc)), "
+		"    AS b (tenant_id, movement_id, from_account, grant_id, "
+		"amount_uc)), "
 		"journal AS ("
 		"  INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route,"
 		"    price_id, from_qty, upto_qty, minute, cost_uc, movement_id,"
@@ -159,8 +160,8 @@ array_of(Datum *d, int n, Oid arraytype)
 			return PointerGetDatum(
 				construct_array(d, n, TEXTOID, -1, false, TYPALIGN_INT));
 		case UUIDARRAYOID:
-			return PointerGetDatum(construct_array(d, n, UUIDOID, UUID_LEN,
-												   false, TYPALIGN_CHAR));
+			return PointerGetDatum(
+				construct_array(d, n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
 		default:
 			return PointerGetDatum(construct_array(
 				d, n,

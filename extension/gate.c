@@ -225,11 +225,11 @@ mtr_part_grant(MtrTenant *t, const struct mtr_part *part)
 static void
 raise_out_of_range(void)
 {
-	ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-					errmsg("balance out of range"),
-					errdetail("A balance is at most " INT64_FORMAT
-							  " micro-credits.",
-							  MTR_MAX_AMOUNT_UC)));
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("balance out of range"),
+			 errdetail("A balance is at most " INT64_FORMAT " micro-credits.",
+					   MTR_MAX_AMOUNT_UC)));
 }
 
 /*
@@ -342,8 +342,8 @@ mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part)
 	mtr_xact_reserve(1);
 	part->cell = cell;
 	SpinLockAcquire(&t->mutex);
-	part->amount = mtr_purse_take_cell(
-		&t->purse, Max(now, t->last_posted), cell, most);
+	part->amount =
+		mtr_purse_take_cell(&t->purse, Max(now, t->last_posted), cell, most);
 	SpinLockRelease(&t->mutex);
 	if (part->amount > 0)
 		mtr_xact_debit(t, part);

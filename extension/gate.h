@@ -134,9 +134,8 @@ typedef enum MtrTaken
 typedef struct MtrPinned MtrPinned;
 
 /* the mutex is held */
-extern MtrTaken
-mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now,
-				int64 amount, MtrParts *parts, MtrShortfall *s);
+extern MtrTaken mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now,
+								int64 amount, MtrParts *parts, MtrShortfall *s);
 
 /*
  * Would it be short?  The same rules, and *s, without taking.  The mutex is held.

@@ -172,8 +172,8 @@ insert_grant(const char *tenant, const struct mtr_grant *g,
 	args[1] = UUIDPGetDatum(grant_id);
 	args[2] = Int64GetDatum(g->amount);
 	args[3] = Int32GetDatum(g->priority);
-	args[4] = CStringGetTextDatum(g->category == MTR_GRANT_PROMO ? "promo"
-																  : "paid");
+	args[4] =
+		CStringGetTextDatum(g->category == MTR_GRANT_PROMO ? "promo" : "paid");
 	args[5] = TimestampTzGetDatum(g->effective_at);
 	args[6] = TimestampTzGetDatum(g->expires_at);
 	mtr_exec(&stmt_grant, args, nulls, MTR_SNAP_LATEST, 0);
@@ -290,15 +290,14 @@ pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
 Datum
 mtr_charge(PG_FUNCTION_ARGS)
 {
-	char       tenant[MTR_TENANT_LEN];
-	MtrIdem    idem;
-	MtrEntry   entry = {
-		  .tenant = tenant, .kind = "charge", .to = "consumed"};
-	bool       may_return;
+	char        tenant[MTR_TENANT_LEN];
+	MtrIdem     idem;
+	MtrEntry    entry = {.tenant = tenant, .kind = "charge", .to = "consumed"};
+	bool        may_return;
 	const char *meta = "{}";
 	MtrTenant  *t;
-	pg_uuid_t  entry_id;
-	bool       paid = true;
+	pg_uuid_t   entry_id;
+	bool        paid = true;
 
 	mtr_require_preload();
 	mtr_tenant_arg(fcinfo, 0, tenant);

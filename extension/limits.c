@@ -62,9 +62,8 @@ mode_arg(FunctionCallInfo fcinfo)
 	for (int i = 0; i < (int) lengthof(modes); i++)
 		if (strcmp(s, modes[i]) == 0)
 			return (enum mtr_purse_mode) i;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("mode must be 'hard', 'soft' or 'unlimited'")));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("mode must be 'hard', 'soft' or 'unlimited'")));
 }
 
 static int64
@@ -136,7 +135,8 @@ mtr_set_limit(PG_FUNCTION_ARGS)
 	int64               max;
 	MtrTenant          *t;
 	Datum               args[4];
-	char nulls[4] = {' ', ' ', ' ', PG_ARGISNULL(ARG_MAX_UNFLUSHED) ? 'n' : ' '};
+	char                nulls[4] = {' ', ' ', ' ',
+                     PG_ARGISNULL(ARG_MAX_UNFLUSHED) ? 'n' : ' '};
 
 	mtr_require_preload();
 	mtr_check_admin("set_limit");

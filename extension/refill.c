@@ -57,8 +57,7 @@ place(struct mtr_purse *p, TimestampTz now, const struct mtr_grant *g)
 	int cell = mtr_purse_add(p, now, g, false);
 
 	/* one that starts later does not drive out one that is in force */
-	if (cell < 0 && g->effective_at <= now &&
-		mtr_purse_demote(p, now, g) >= 0)
+	if (cell < 0 && g->effective_at <= now && mtr_purse_demote(p, now, g) >= 0)
 		cell = mtr_purse_add(p, now, g, false);
 	if (cell < 0)
 		mtr_purse_add_behind(p, now, g);
@@ -157,7 +156,7 @@ has_grant(const MtrStored *s, const pg_uuid_t *id)
 {
 	for (int i = 0; i < s->ngrants; i++)
 		if (memcmp(s->grants[i].id, id->data, UUID_LEN) == 0)
-			return true;
+			return s->grants[i].expires_at > s->now;
 	return false;
 }
 

@@ -11,8 +11,8 @@
  * Fills the purse of a slot that nobody uses yet.	True when it then holds burns
  * that tables lack: the tenant is dirty.
  */
-extern bool mtr_purse_load(struct mtr_purse *p, TimestampTz now,
-						   const MtrStored *s);
+extern bool
+mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s);
 
 /*
  * Reads the grants of a pinned tenant that have no cell, and gives them cells as far
@@ -22,8 +22,8 @@ extern bool mtr_purse_load(struct mtr_purse *p, TimestampTz now,
  * this transaction holds, or -1; *exists is false when there is no such grant,
  * or it has ended.
  */
-extern bool mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell,
-					   bool *exists);
+extern bool
+mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists);
 
 /* the mutex is held: would it help to read them, as far as can be seen? */
 extern bool mtr_refill_wanted(MtrTenant *t, TimestampTz now);

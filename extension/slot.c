@@ -63,7 +63,7 @@ make_key(MtrTenantHashKey *key, int db, const char *tenant)
 static bool
 prove_and_pin(MtrTenant *t, int db, const char *tenant, bool *refill)
 {
-	uint64 generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
+	uint64      generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 	bool        ok;
 

@@ -49,7 +49,7 @@ typedef enum MtrStopKind
 typedef struct MtrStopRecord
 {
 	char      tenant[MTR_TENANT_LEN];
-	int32     kind; /* MtrStopKind */
+	int32     kind;   /* MtrStopKind */
 	int32     minute; /* minutes since 1970, UTC */
 	char      meter[MTR_STOPFILE_METER_LEN];
 	char      route[MTR_STOPFILE_ROUTE_LEN];
@@ -89,8 +89,8 @@ mtr_stopfile_read(FILE *file, const char *path, void *data, size_t len);
  * Enters all records, which follow the header and are right, into the journal, in the
  * running transaction.	 Needs SPI.
  */
-extern void mtr_stopfile_rows(FILE *file, const char *path,
-							  const MtrStopHeader *header);
+extern void
+mtr_stopfile_rows(FILE *file, const char *path, const MtrStopHeader *header);
 
 /* removes the files of a database; failures are logged */
 extern void mtr_stopfile_forget(Oid dboid);

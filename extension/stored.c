@@ -84,7 +84,10 @@
 	"  s.priority, s.expires_at, s.category <> 'promo', s.effective_at,"       \
 	"  s.grant_id"
 
-#define STORED_TYPES {TEXTOID, TIMESTAMPTZOID, UUIDARRAYOID, UUIDOID}
+#define STORED_TYPES                                                           \
+	{                                                                          \
+		TEXTOID, TIMESTAMPTZOID, UUIDARRAYOID, UUIDOID                         \
+	}
 
 /*
  * Most tenants have few entries, which one plan for all reads by their index.  One
@@ -174,12 +177,12 @@ mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
 	SPI_connect();
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = TimestampTzGetDatum(s->now);
-	args[2] = PointerGetDatum(construct_array(ids, nexcept, UUIDOID, UUID_LEN,
-											  false, TYPALIGN_CHAR));
+	args[2] = PointerGetDatum(
+		construct_array(ids, nexcept, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
 	args[3] = UUIDPGetDatum(wanted != NULL ? wanted : &nobody);
 	mtr_exec(&stmt_stored, args, NULL, MTR_SNAP_OTHERS, 0);
-	if (SPI_processed > 0 && DatumGetInt64(mtr_first(8, &isnull)) ==
-								 MANY_ENTRIES)
+	if (SPI_processed > 0 &&
+		DatumGetInt64(mtr_first(8, &isnull)) == MANY_ENTRIES)
 		mtr_exec(&stmt_stored_many, args, NULL, MTR_SNAP_OTHERS, 0);
 	exists = SPI_processed > 0;
 	if (exists)

@@ -167,8 +167,8 @@ mtr_xact_debit(MtrTenant *t, const struct mtr_part *part)
 void
 mtr_xact_burn(MtrTenant *t, const struct mtr_part *part)
 {
-	add_record(mtr_xact_pinned(t), MTR_RECORD_BURN, NULL, part->cell)
-		->amount += part->amount;
+	add_record(mtr_xact_pinned(t), MTR_RECORD_BURN, NULL, part->cell)->amount +=
+		part->amount;
 }
 
 void

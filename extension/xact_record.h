@@ -41,7 +41,7 @@ typedef struct MtrRecord
 	int           prev;  /* older record of the same pin, -1: none */
 	MtrUsage     *usage; /* USAGE */
 	int16         which; /* USAGE: counter; of the purse: cell; else -1 */
-	int64         amount; /* micro-credits, quantity, or the step of a setting */
+	int64 amount;        /* micro-credits, quantity, or the step of a setting */
 	const struct mtr_grant *grant; /* GRANT without a cell */
 } MtrRecord;
 

@@ -127,7 +127,7 @@ struct mtr_purse
 	bool            flushing; /* parts are on their way into the tables */
 	uint8_t         n;        /* cells that are not FREE */
 	uint8_t         order[MTR_PURSE_CELLS]; /* their indexes, in burn order */
-	int64_t         spare;      /* given back and not placed yet */
+	int64_t         spare;                  /* given back and not placed yet */
 	int64_t         more_uc;    /* of grants in force that have no cell */
 	int64_t         more_later; /* of grants without a cell that start later */
 	int64_t         more_event; /* when one of either starts or ends first */
