@@ -62,13 +62,17 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 /*
  * Prices and takes n quantities of one tenant in one step.  All or nothing:
  * false (with *s) when credits do not suffice.	 Quantities become usage when
- * the transaction commits.  When the cost of what is unflushed, calls in flight
- * included, would pass the tenant's max_unflushed_uc, it wakes the flusher and
- * waits for a second at most, cancellably, before it takes anything.  Raises 53400
- * after that, and 22003 beyond MTR_MAX_QUANTITY.
+ * the transaction commits.
+ *
+ * Buffered: when the cost of what is unflushed, calls in flight included, would pass the
+ * tenant's max_unflushed_uc, it wakes the flusher and waits for a second at most,
+ * cancellably, before it takes anything.  Raises 53400 after that.	Otherwise writes a
+ * row for each quantity, see sync.h.
+ *
+ * Raises 22003 beyond MTR_MAX_QUANTITY.
  */
-extern bool
-mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s);
+extern bool mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
+							 MtrDurability durability, MtrShortfall *s);
 
 /* ---- what rows of the ledger book; gate.c ---- */
 

@@ -38,6 +38,7 @@
 #include "problem.h"
 #include "request.h"
 #include "slot.h"
+#include "sync.h"
 #include "tenant.h"
 #include "write.h"
 
@@ -321,6 +322,19 @@ handle(Call *call)
 	mtr_unbecome(&save);
 }
 
+/* the stronger of the tenant's and the server's */
+static MtrDurability
+durability_of(const Call *call)
+{
+	MtrDurability own = mtr_durability(call->req.slot);
+	MtrDurability all = mtr_egress_mode == MTR_EGRESS_SYNC ? MTR_DURABLE_SYNC
+						: mtr_egress_mode == MTR_EGRESS_GROUP
+							? MTR_DURABLE_GROUP
+							: MTR_DURABLE_BUFFERED;
+
+	return Max(own, all);
+}
+
 /* step 7; meters in the order of claim_usage */
 static void
 charge_usage(Call *call)
@@ -332,7 +346,8 @@ charge_usage(Call *call)
 		return;
 	quantity[0] = 1;
 	quantity[1] = call->req.head ? 0 : mtr_body_len(&call->res);
-	if (!mtr_usage_charge(call->usage, quantity, call->nusage, &s))
+	if (!mtr_usage_charge(call->usage, quantity, call->nusage,
+						  durability_of(call), &s))
 		mtr_raise_short(&s);
 }
 

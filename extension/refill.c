@@ -74,7 +74,7 @@ mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s)
 	mtr_purse_owe(p, s->debt);
 	for (int i = 0; i < s->ngrants; i++)
 		(void) place(p, now, &s->grants[i]);
-	mtr_purse_settle(p, now, 0);
+	mtr_purse_settle(p, now, -s->unpaid_uc);
 	p->reload_wanted = false;
 	return !mtr_purse_is_clean(p);
 }

@@ -131,11 +131,22 @@ typedef enum MtrLife
 	MTR_LIFE_CLOSED
 } MtrLife;
 
+/* how safe usage is when its call has committed, weakest first; see sync.h */
+typedef enum MtrDurability
+{
+	MTR_DURABLE_BUFFERED,
+	MTR_DURABLE_GROUP,
+	MTR_DURABLE_SYNC
+} MtrDurability;
+
 /*
  * What one price has charged one tenant.  priced moves when a call is
  * charged, done when it commits, flushed when the flusher's transaction
  * commits: flushed <= done <= priced.	Cost so far is floor(priced * num /
  * per), so costs telescope and no rounding is ever lost or gained.
+ *
+ * queued is that part of priced which is usage of mortar.usage_sync, in flight or
+ * committed: done and flushed have it when the flusher has moved it to the journal.
  */
 typedef struct MtrCounter
 {
@@ -147,6 +158,7 @@ typedef struct MtrCounter
 	int64     priced;
 	int64     done;
 	int64     flushed;
+	int64     queued;
 } MtrCounter;
 
 struct MtrUsage;
@@ -165,8 +177,8 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	int32  index;      /* own place in MtrShared.tenant, constant */
 
 	/*
-	 * What a crash may take: the cost of what was priced and is not flushed, the
-	 * sum of f(priced) - f(flushed) over all counters; and the most it may be.
+	 * What a crash may take: the cost of what was priced and is neither flushed nor
+	 * queued (mtr_unflushed_settle); and the most it may be.
 	 */
 	int64 unflushed_uc;
 	int64 max_unflushed_uc;
@@ -180,6 +192,9 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	int64       giving_uc;      /* and such grants of theirs */
 	uint32      grants_version; /* moves whenever that happens */
 	TimestampTz refilled_at;    /* when they were read last */
+
+	uint8 durability; /* MtrDurability, of calls that do not ask for one */
+	int64 queued;     /* committed rows of mortar.usage_sync */
 
 	int64            held;        /* durable holds */
 	TimestampTz      last_posted; /* of its entries: time never runs back */
@@ -221,7 +236,7 @@ typedef struct MtrUsage
 	bool        live; /* false before it is filled and after it was removed */
 	struct MtrUsage *next;
 	int64            taken;   /* charged quantity, calls in flight included */
-	int64            done;    /* committed quantity, ever */
+	int64            done;    /* of these, committed and buffered, ever */
 	int64            flushed; /* of these, in mortar.usage_journal */
 	struct mtr_ring  ring;
 } MtrUsage;

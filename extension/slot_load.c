@@ -33,6 +33,7 @@
 #include "refill.h"
 #include "slot_load.h"
 #include "spi.h"
+#include "sync.h"
 #include "untimed.h"
 #include "xact.h"
 
@@ -55,6 +56,7 @@ typedef struct Loaded
 {
 	bool      exists;
 	MtrStored stored;
+	MtrQueue  queue;
 	int64     quantity[MTR_METERS]; /* under the price in force */
 } Loaded;
 
@@ -94,6 +96,8 @@ read_tables(const char *tenant, const MtrPrice *prices, Loaded *l)
 	SPI_connect();
 	read_counters(tenant, prices, l);
 	SPI_finish();
+	mtr_queue_read(tenant, &l->queue);
+	l->stored.unpaid_uc = l->queue.unpaid_uc;
 }
 
 static void
@@ -105,12 +109,14 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 
 	SpinLockAcquire(&t->mutex);
 	/* debt that a grant has repaid since: the flusher writes it */
-	if (mtr_purse_load(&t->purse, now, &l->stored))
+	if (mtr_purse_load(&t->purse, now, &l->stored) || l->queue.rows > 0)
 		wake = mtr_tenant_mark_dirty(t);
+	t->queued = l->queue.rows;
 	t->held = l->stored.held;
 	t->last_posted = l->stored.last_posted;
 	t->life = l->stored.life;
 	t->max_unflushed_uc = l->stored.max_unflushed_uc;
+	t->durability = (uint8) l->stored.durability;
 	t->generation = generation;
 	for (int m = 0; m < MTR_METERS; m++)
 	{
@@ -122,7 +128,9 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 		c->meter = m;
 		c->num_uc = prices[m].num_uc;
 		c->per_units = prices[m].per_units;
-		c->priced = c->done = c->flushed = l->quantity[m];
+		c->done = c->flushed = l->quantity[m];
+		c->queued = mtr_queue_of(&l->queue, &prices[m].price_id);
+		c->priced = c->flushed + c->queued;
 		n++;
 	}
 	t->state = MTR_TENANT_READY;

@@ -60,11 +60,38 @@ commit_usage(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 		*wake = true;
 }
 
+/* the flusher has moved it */
+static void
+commit_drain(const MtrRecord *r, MtrTenant *t)
+{
+	MtrCounter *c = &t->counter[r->which];
+
+	c->queued -= r->amount;
+	c->done += r->amount;
+	c->flushed += r->amount;
+}
+
 static void
 commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 {
 	switch (r->kind)
 	{
+		case MTR_RECORD_QUEUE:
+			t->queued += r->amount;
+			if (r->amount > 0 && mtr_tenant_mark_dirty(t))
+				*wake = true;
+			break;
+		case MTR_RECORD_DRAIN:
+			commit_drain(r, t);
+			break;
+		case MTR_RECORD_REBOOK:
+			mtr_purse_rebook(&t->purse, r->which, r->amount);
+			break;
+		case MTR_RECORD_DURABLE_BURN:
+			/* its row says so; of this source only what is in flight counts */
+			if (r->which == MTR_PURSE_ISSUED)
+				mtr_purse_back(&t->purse, end->now, r->which, r->amount);
+			break;
 		case MTR_RECORD_USAGE:
 			commit_usage(r, t, end, wake);
 			break;
@@ -92,6 +119,8 @@ commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 		case MTR_RECORD_LIMIT:
 		case MTR_RECORD_MODE:
 		case MTR_RECORD_FLOOR:
+		case MTR_RECORD_DURABILITY:
+		case MTR_RECORD_DURABLE_USAGE: /* stands in its row */
 			break;
 	}
 }
@@ -112,7 +141,10 @@ undo_usage(const MtrRecord *r, MtrTenant *t)
 						c->per_units, &worth))
 		worth = 0;
 	c->priced -= r->amount;
-	t->unflushed_uc -= worth;
+	if (r->kind == MTR_RECORD_DURABLE_USAGE)
+		c->queued -= r->amount;
+	else
+		t->unflushed_uc -= worth;
 	return worth;
 }
 
@@ -146,6 +178,7 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 	switch (r->kind)
 	{
 		case MTR_RECORD_BURN:
+		case MTR_RECORD_DURABLE_BURN:
 			pin->back -= r->amount;
 			mtr_purse_back(&t->purse, now, r->which, r->amount);
 			break;
@@ -164,6 +197,9 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 			if (r->which >= 0)
 				pin->charged[r->which] -= r->amount;
 			break;
+		case MTR_RECORD_DURABLE_USAGE:
+			pin->back += undo_usage(r, t);
+			break;
 		case MTR_RECORD_LIFE: /* the slot has not seen it */
 			pin->life -= (int) r->amount;
 			break;
@@ -176,8 +212,14 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 		case MTR_RECORD_FLOOR:
 			pin->floor -= r->amount;
 			break;
+		case MTR_RECORD_DURABILITY:
+			pin->durability -= (int) r->amount;
+			break;
 		case MTR_RECORD_REFUND: /* nor this */
 		case MTR_RECORD_UNHOLD:
+		case MTR_RECORD_QUEUE:
+		case MTR_RECORD_DRAIN:
+		case MTR_RECORD_REBOOK:
 			break;
 	}
 }
@@ -190,6 +232,8 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 
 	pin->back = 0;
 	mtr_purse_settle(&t->purse, now, back);
+	if (pin->durable)
+		mtr_unflushed_settle(t);
 }
 
 static void
@@ -200,8 +244,11 @@ commit_pin(MtrTenant *t, const MtrPinned *pin)
 	t->max_unflushed_uc += pin->limit;
 	t->purse.mode += pin->mode;
 	t->purse.floor += pin->floor;
+	t->durability += pin->durability;
 	if (pin->behind > 0)
 		t->giving--;
+	if (pin->durable)
+		mtr_unflushed_settle(t);
 }
 
 static void

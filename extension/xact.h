@@ -32,10 +32,12 @@ struct MtrPinned
 	int64      limit;     /* ... to MtrTenant.max_unflushed_uc */
 	int        mode;      /* ... to the purse's mode */
 	int64      floor;     /* ... to the purse's floor */
-	int64      back;      /* of undone parts, less what they are worth now */
+	int        durability; /* ... to MtrTenant.durability */
+	int64      back;       /* of undone parts, less what they are worth now */
 	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
 	int        last;                  /* newest record, -1: none */
-	bool       undone; /* records of a subtransaction, not settled yet */
+	bool       undone;  /* records of a subtransaction, not settled yet */
+	bool       durable; /* counters have moved for durable usage, see sync.h */
 };
 
 /* registers the callbacks; called once, from _PG_init */
@@ -72,8 +74,9 @@ extern void mtr_xact_unpin_unused(MtrTenant *t);
  */
 extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
 
-/* a part of what usage costs, which the flusher books */
-extern void mtr_xact_burn(MtrTenant *t, const struct mtr_part *part);
+/* a part of what usage costs, which the flusher books; durable: by a row of its own */
+extern void
+mtr_xact_burn(MtrTenant *t, const struct mtr_part *part, bool durable);
 
 /* a grant in an INCOMING cell */
 extern void mtr_xact_grant(MtrTenant *t, int cell);
@@ -94,8 +97,18 @@ extern void mtr_xact_hold(MtrTenant *t, int64 amount);
 /* taken from MtrTenant.held at commit */
 extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
 
-/* a quantity that was priced */
-extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty);
+/* a quantity that was priced; durable: it stands in a row of mortar.usage_sync */
+extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable);
+
+/* rows of mortar.usage_sync that come (> 0) or go with the commit */
+extern void mtr_xact_queue(MtrTenant *t, int64 rows);
+
+/*
+ * At commit, a quantity of a counter that this transaction holds goes from the queue to
+ * the journal; and amount more than was burned is in the tables as burned by a source.
+ */
+extern void mtr_xact_drain(MtrTenant *t, int counter, int64 qty);
+extern void mtr_xact_rebook(MtrTenant *t, const struct mtr_part *part);
 
 /*
  * The transaction has suspended, resumed or closed the tenant.	 The caller
@@ -105,11 +118,12 @@ extern void mtr_xact_life(MtrTenant *t, MtrLife life);
 
 /*
  * The transaction has set the tenant's limits: for itself at once, for others when
- * it commits.  The caller has reserved three records, and holds a lock to the end
+ * it commits.  The caller has reserved four records, and holds a lock to the end
  * of the transaction that keeps others from doing so.
  */
-extern void mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode,
-						   int64 overdraft_uc, int64 max_unflushed_uc);
+extern void
+mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
+			   int64 max_unflushed_uc, MtrDurability durability);
 
 /* run in the COMMIT callback (flusher); nothing may fail in it */
 extern void mtr_xact_on_commit(void (*func)(void *arg), void *arg);

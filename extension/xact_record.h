@@ -30,7 +30,13 @@ typedef enum MtrRecordKind
 	MTR_RECORD_LIFE,
 	MTR_RECORD_LIMIT,
 	MTR_RECORD_MODE,
-	MTR_RECORD_FLOOR
+	MTR_RECORD_FLOOR,
+	MTR_RECORD_DURABILITY,
+	MTR_RECORD_DURABLE_USAGE,
+	MTR_RECORD_DURABLE_BURN,
+	MTR_RECORD_QUEUE,
+	MTR_RECORD_DRAIN,
+	MTR_RECORD_REBOOK
 } MtrRecordKind;
 
 typedef struct MtrRecord
@@ -39,9 +45,9 @@ typedef struct MtrRecord
 	int           nest;
 	int           pin;   /* index into pins */
 	int           prev;  /* older record of the same pin, -1: none */
-	MtrUsage     *usage; /* USAGE */
-	int16         which; /* USAGE: counter; of the purse: cell; else -1 */
-	int64 amount;        /* micro-credits, quantity, or the step of a setting */
+	MtrUsage     *usage; /* USAGE, durable or not */
+	int16         which; /* of usage: counter; of the purse: cell; else -1 */
+	int64 amount; /* micro-credits, quantity, rows, or a setting's step */
 	const struct mtr_grant *grant; /* GRANT without a cell */
 } MtrRecord;
 
