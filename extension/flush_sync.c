@@ -80,7 +80,7 @@ static MtrStmt stmt_take = {
 		"GROUP BY g.meter, g.key_id, g.route, g.price_id, g.minute "
 		"UNION ALL SELECT 1, p.account, p.grant_id, NULL, NULL, NULL,"
 		"  sum(p.amount)::pg_catalog.int8, NULL, NULL, 0 "
-		"FROM gone g, pg_catalog.unnest(g.from_accounts, g.grant_ids,"
+		"FROM gone g, unnest(g.from_accounts, g.grant_ids,"
 		"  g.amounts_uc) AS p (account, grant_id, amount) "
 		"GROUP BY p.account, p.grant_id "
 		"ORDER BY is_part, name, route, id, price_id, minute",

@@ -39,11 +39,11 @@ static const Oid element_types[MTR_DRAIN_COLUMNS] = {
 static MtrStmt stmt_write = {
 	.sql =
 		"WITH segment AS ("
-		"  SELECT * FROM pg_catalog.unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+		"  SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 		"    WITH ORDINALITY AS s (tenant_id, meter, key_id, route, price_id,"
 		"      minute, qty, cost_uc, movement_id, place)), "
 		"burn AS ("
-		"  SELECT * FROM pg_catalog.unnest($10, $11, $12, $13, $14)"
+		"  SELECT * FROM unnest($10, $11, $12, $13, $14)"
 		"    AS b (tenant_id, movement_id, from_account, grant_id,"
 		"      amount_uc)), "
 		"placed AS ("

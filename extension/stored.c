@@ -69,7 +69,7 @@
 	"      CASE p.account WHEN 'available' THEN -p.amount ELSE 0 END,"         \
 	"      CASE p.account WHEN 'debt' THEN p.amount ELSE 0 END, 0,"            \
 	"      NULL, 0, NULL, NULL, NULL, NULL, NULL"                              \
-	"    FROM mortar.usage_sync q, pg_catalog.unnest(q.from_accounts,"         \
+	"    FROM mortar.usage_sync q, unnest(q.from_accounts,"                    \
 	"      q.grant_ids, q.amounts_uc) AS p (account, grant_id, amount)"        \
 	"    WHERE q.tenant_id = $1) AS movement"                                  \
 	"  GROUP BY grant_id) "                                                    \
