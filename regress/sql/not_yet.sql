@@ -16,14 +16,5 @@ SELECT mortar.set_price('requests', 1, 1, valid_from => now() + interval '1 hour
 SELECT mortar.set_price('requests', 1, 1, valid_from => now() - interval '1 hour');
 SELECT mortar.set_price('requests', 0, 1, NULL, NULL, now()) IS NOT NULL AS defaults_pass;
 
--- record_usage: durability
-SELECT mortar.record_usage('not_a', 'requests', 1, durability => 'sync');
-\echo :LAST_ERROR_MESSAGE
-SELECT mortar.record_usage('not_a', 'requests', 1, durability => 'group');
-SELECT mortar.record_usage('not_a', 'requests', 1, durability => 'BUFFERED');
-SELECT mortar.record_usage('not_a', 'requests', 1, durability => NULL);
-SELECT * FROM mortar.usage('not_a');
-SELECT mortar.record_usage('not_a', 'requests', 1, durability => 'buffered');
-SELECT quantity FROM mortar.usage('not_a');
 \c - :super
 DROP ROLE regress_admin;
