@@ -207,8 +207,8 @@ extern bool mtr_drain_add(MtrFlushBatch *b, int32 tenant);
 extern int mtr_drain_write(MtrFlushBatch *b);
 
 /*
- * Loads the tenants that have rows in mortar.usage_sync, so that these are moved.  False:
- * there was no room for some.
+ * Loads the tenants that have rows in mortar.usage_sync and are not in memory, so that
+ * these are moved.  False: some could not be loaded now.
  */
 extern bool mtr_drain_find(void);
 

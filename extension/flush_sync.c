@@ -25,6 +25,7 @@
 #include "flush_sync.h"
 #include "gate.h"
 #include "slot.h"
+#include "slot_load.h"
 #include "spi.h"
 #include "xact.h"
 
@@ -375,6 +376,62 @@ mtr_drain_add(MtrFlushBatch *b, int32 tenant)
 	return rows < limit;
 }
 
+typedef enum Present
+{
+	PRESENT_NO,
+	PRESENT_KNOWS, /* of its rows, or of all that there were a moment ago */
+	PRESENT_STALE  /* and cannot go yet */
+} Present;
+
+/* a stale slot goes if it can: nobody need ever ask for the tenant again */
+static Present
+look_at(const char *tenant)
+{
+	MtrDb     *db = mtr_db();
+	MtrTenant *t;
+	Present    result = PRESENT_NO;
+
+	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+	t = mtr_tenant_lookup(db - MtrShared->db, tenant);
+	if (t != NULL)
+	{
+		bool knows;
+
+		SpinLockAcquire(&t->mutex);
+		knows = t->queued > 0 ||
+				t->generation == pg_atomic_read_u64(&db->generation);
+		SpinLockRelease(&t->mutex);
+		if (knows)
+			result = PRESENT_KNOWS;
+		else if (!mtr_tenant_clear_locked(t))
+			result = PRESENT_STALE;
+	}
+	LWLockRelease(MtrShared->lock);
+	return result;
+}
+
+/* false: not now */
+static bool
+load(const char *tenant)
+{
+	MtrTenant *t;
+	MtrPin     result;
+
+	switch (look_at(tenant))
+	{
+		case PRESENT_KNOWS:
+			return true;
+		case PRESENT_STALE:
+			return false;
+		case PRESENT_NO:
+			break;
+	}
+	result = mtr_tenant_try_pin(tenant, &t);
+	if (result == MTR_PIN_OK)
+		mtr_xact_unpin_unused(t);
+	return result == MTR_PIN_OK || result == MTR_PIN_NO_TENANT;
+}
+
 bool
 mtr_drain_find(void)
 {
@@ -388,14 +445,6 @@ mtr_drain_find(void)
 	for (uint64 row = 0; row < n; row++)
 		tenants[row] = mtr_cell(row, 1);
 	for (uint64 i = 0; i < n; i++)
-	{
-		MtrTenant *t;
-		MtrPin     result = mtr_tenant_try_pin(tenants[i], &t);
-
-		if (result == MTR_PIN_OK)
-			mtr_xact_unpin_unused(t);
-		else if (result != MTR_PIN_NO_TENANT)
-			all = false;
-	}
+		all &= load(tenants[i]);
 	return all;
 }

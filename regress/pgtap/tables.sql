@@ -15,7 +15,7 @@ SELECT set_eq(
     'these are the tables');
 SELECT set_eq(
     $$SELECT relname FROM relations WHERE relkind = 'v'$$,
-    ARRAY['cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'routes', 'slots'],
+    ARRAY['cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'routes', 'slots', 'sync_burns'],
     'these are the views');
 SELECT is_empty(
     $$SELECT relname, relkind FROM relations WHERE relkind NOT IN ('r', 'v', 'i', 't', 'c')$$,

@@ -222,7 +222,8 @@ CREATE TABLE mortar.usage_sync (
     CONSTRAINT usage_sync_parts_check CHECK (
         cardinality(from_accounts) = cardinality(amounts_uc)
         AND cardinality(grant_ids) = cardinality(amounts_uc))
-);
+    -- a queue is empty again and again: giving back its pages would lock it
+) WITH (vacuum_truncate = off);
 COMMENT ON TABLE mortar.usage_sync IS
     'usage with durability sync or group that is not in usage_journal yet: one row per call and meter, written in the call''s own transaction; the flusher moves it to usage_journal';
 COMMENT ON COLUMN mortar.usage_sync.cost_uc IS

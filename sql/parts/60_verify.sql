@@ -49,10 +49,9 @@ BEGIN
                 UNION ALL SELECT tenant_id, -burned_uc FROM mortar.burn_marks
                     WHERE from_account = 'debt'
                         AND (only_these IS NULL OR tenant_id = ANY (only_these))
-                UNION ALL SELECT q.tenant_id, -p.amount FROM mortar.usage_sync q,
-                        unnest(q.from_accounts, q.amounts_uc) AS p (account, amount)
-                    WHERE p.account = 'debt'
-                        AND (only_these IS NULL OR q.tenant_id = ANY (only_these))) m
+                UNION ALL SELECT tenant_id, -amount_uc FROM mortar.sync_burns
+                    WHERE from_account = 'debt'
+                        AND (only_these IS NULL OR tenant_id = ANY (only_these))) m
             GROUP BY tenant_id),
         holding AS (
             SELECT tenant_id, sum(CASE 'held' WHEN to_account THEN amount_uc
@@ -158,9 +157,8 @@ BEGIN
                         AND 'debt' IN (from_account, to_account)
                 UNION ALL SELECT tenant_id, burned_uc FROM mortar.burn_marks
                     WHERE (t IS NULL OR tenant_id = t) AND from_account = 'debt'
-                UNION ALL SELECT q.tenant_id, p.amount FROM mortar.usage_sync q,
-                        unnest(q.from_accounts, q.amounts_uc) AS p (account, amount)
-                    WHERE (t IS NULL OR q.tenant_id = t) AND p.account = 'debt') m
+                UNION ALL SELECT tenant_id, amount_uc FROM mortar.sync_burns
+                    WHERE (t IS NULL OR tenant_id = t) AND from_account = 'debt') m
             GROUP BY tenant_id HAVING sum(amount) < 0) d
       UNION ALL
         SELECT 'movements are whole', string_agg(DISTINCT l.tenant_id, ', ')
