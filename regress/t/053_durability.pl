@@ -226,9 +226,27 @@ $node->start;
 $gateway->wait_ready;
 is(account('waits'), $before, 'after an immediate stop only what was buffered is lost');
 is(super("SELECT queued FROM mortar.slots WHERE tenant_id = 'waits'"), 4, '... memory knows what waits');
+my $units = 21 + 4;
+
+# goes_on(CALLS): each costs what its price says of all that was ever counted
+sub goes_on {
+  my ($calls, $what) = @_;
+  my (@seen, @right);
+  for (1 .. $calls) {
+    admin(record('waits', qw(sync buffered)[ $_ % 2 ]));
+    my $uc = int(777 * ++$units * 3 / 10_000);
+    push @seen, account('waits');
+    push @right, 777 * $units . "|$uc\n" . ($granted - $uc) . '|0';
+  }
+  is_deeply(\@seen, \@right, $what);
+  return;
+}
+goes_on(6, '... and the price goes on from there');
+$before = account('waits');
 unlock_journal();
 drained('... and it is moved');
 is(account('waits'), $before, '... which changes nothing');
+goes_on(6, '... not even by a micro-credit later');
 ledger_is_right('the ledger agrees');
 
 # ---- a dump has what waits ----
