@@ -35,6 +35,7 @@ typedef struct Walk
 	pg_uuid_t price_id;
 	int       counter; /* -1: it is not in memory */
 	int64     x;
+	int64     drained; /* by these rows */
 } Walk;
 
 /* the rows of one tenant */
@@ -48,9 +49,10 @@ typedef struct Taken
 	uint64         n;
 	int            nwalks;
 	Walk          *walk;
-	int64 cost; /* in the journal, less what sources without a cell paid */
+	int64 cost; /* in the journal, less what grants without cell paid */
 	int   nparts;
 	struct mtr_part part[MTR_PURSE_SOURCES];
+	int64           more[MTR_PURSE_SOURCES]; /* booked than burned */
 } Taken;
 
 /* in columns of stmt_take */
@@ -147,6 +149,7 @@ walk_of(const MtrFlushBatch *b, Taken *taken, const char *meter,
 			return &taken->walk[i];
 	w = &taken->walk[taken->nwalks++];
 	w->price_id = *price_id;
+	w->drained = 0;
 	SpinLockAcquire(&t->mutex);
 	w->counter = hold_counter(taken, price_id);
 	w->x = w->counter >= 0 ? t->counter[w->counter].flushed : 0;
@@ -179,8 +182,7 @@ cost_of(const MtrFlushBatch *b, Taken *taken, uint64 row, int64 qty)
 		elog(ERROR, "cost of tenant \"%s\" is out of range",
 			 taken->t->tenant_id);
 	w->x += qty;
-	if (w->counter >= 0)
-		mtr_xact_drain(taken->t, w->counter, qty);
+	w->drained += qty;
 	return cost;
 }
 
@@ -253,12 +255,12 @@ take_part(Taken *taken, uint64 row)
 	taken->part[taken->nparts++].amount = amount;
 }
 
-/* makes the parts sum to the cost, and has the purse remember what that changes */
+/* makes the parts sum to the cost, and remembers what that changes */
 static void
 put_parts(Taken *taken)
 {
 	MtrTenant *t = taken->t;
-	int64      more[MTR_PURSE_SOURCES] = {0};
+	int64     *more = taken->more;
 	int64      rest = taken->cost;
 
 	for (int i = 0; i < taken->nparts; i++)
@@ -279,13 +281,26 @@ put_parts(Taken *taken)
 		put_burn(taken, CStringGetTextDatum(mtr_part_account(part)),
 				 UUIDPGetDatum(&id), part->amount);
 	}
+}
+
+/* what the slot is to learn when this commits; gone: rows of the queue */
+static void
+note(const Taken *taken, int64 gone)
+{
+	MtrTenant *t = taken->t;
+
+	mtr_xact_reserve(taken->nwalks + MTR_PURSE_SOURCES + 1);
+	for (int i = 0; i < taken->nwalks; i++)
+		if (taken->walk[i].counter >= 0)
+			mtr_xact_drain(t, taken->walk[i].counter, taken->walk[i].drained);
 	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
 	{
-		struct mtr_part part = {.cell = (int16) i, .amount = more[i]};
+		struct mtr_part part = {.cell = (int16) i, .amount = taken->more[i]};
 
-		if (more[i] != 0)
+		if (part.amount != 0)
 			mtr_xact_rebook(t, &part);
 	}
+	mtr_xact_queue(t, -gone);
 }
 
 /* ---- a tenant ---- */
@@ -296,7 +311,7 @@ pin(const MtrFlushBatch *b, MtrTenant *t, int64 *queued)
 {
 	bool ok;
 
-	mtr_xact_reserve(MTR_COUNTERS + MTR_PURSE_SOURCES + 1);
+	mtr_xact_reserve(0);
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
 	SpinLockAcquire(&t->mutex);
 	/* also one that is stale: what is queued keeps it from being loaded again */
@@ -372,7 +387,7 @@ mtr_drain_add(MtrFlushBatch *b, int32 tenant)
 	 * Whatever was counted had been committed before the statement began.	Rows that
 	 * it did not find somebody else has removed.
 	 */
-	mtr_xact_queue(t, -(rows < limit ? Max(rows, queued) : rows));
+	note(&taken, rows < limit ? Max(rows, queued) : rows);
 	return rows < limit;
 }
 
