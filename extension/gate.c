@@ -34,9 +34,9 @@ mtr_available(MtrTenant *t)
 }
 
 bool
-mtr_gate_admit(MtrTenant *t, uint32 meters, MtrShortfall *s)
+mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
 {
-	const MtrPrice *prices = mtr_prices();
+	const MtrPrice *prices = mtr_prices(t, route);
 	int64           pending = mtr_xact_pinned(t)->pending;
 	bool            costs = false;
 	bool            ok;
@@ -152,6 +152,8 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 							&cost[i]) ||
 			cost[i] > MTR_MAX_AMOUNT_UC)
 			cost[i] = PG_INT64_MAX / MTR_METERS;
+		else if (!mtr_price_fits(c->priced + qty[i], c->num_uc, c->per_units))
+			return false;
 		*total += cost[i];
 	}
 	return true;
@@ -279,10 +281,13 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
 	mtr_xact_reserve(n);
 	result = charge_in_bound(refs, qty, n, &b, s);
 	if (result == CHARGED_OUT_OF_RANGE)
-		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-						errmsg("usage quantity out of range"),
-						errdetail("A usage slot counts up to " INT64_FORMAT ".",
-								  MTR_MAX_QUANTITY)));
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("usage quantity out of range"),
+				 errdetail("A usage slot counts up to " INT64_FORMAT
+						   ", and what one price has ever charged a "
+						   "tenant is at most " INT64_FORMAT " micro-credits.",
+						   MTR_MAX_QUANTITY, PG_INT64_MAX)));
 	for (int i = 0; result == CHARGED && i < n; i++)
 	{
 		int64 part = Min(b.own, b.cost[i]);

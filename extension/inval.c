@@ -100,12 +100,7 @@ end_db(void)
 	if (purge_db != NULL)
 		db = purge_db;
 	if (db != NULL)
-	{
-		SpinLockAcquire(&db->mutex);
-		db->prices_loaded = false;
 		pg_atomic_fetch_add_u64(&db->price_generation, 1);
-		SpinLockRelease(&db->mutex);
-	}
 	if (foreign_db != NULL)
 	{
 		pg_atomic_fetch_add_u64(&foreign_db->generation, 1);
