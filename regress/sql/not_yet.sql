@@ -22,14 +22,6 @@ SELECT available_uc FROM mortar.balance('not_a');
 SELECT mortar.grant_credits('not_a', 1, 'k', 50, 'paid', now(), NULL) IS NOT NULL AS defaults_pass;
 SELECT mortar.grant_credits('not_a', 1, 'k2', effective_at => NULL) IS NOT NULL AS null_is_now;
 
--- set_price: by route, by tenant, from another time on
-SELECT mortar.set_price('requests', 1, 1, route => 'GET /db/tables');
-\echo :LAST_ERROR_MESSAGE
-SELECT mortar.set_price('requests', 1, 1, tenant => 'not_a');
-SELECT mortar.set_price('requests', 1, 1, valid_from => now() + interval '1 hour');
-SELECT mortar.set_price('requests', 1, 1, valid_from => now() - interval '1 hour');
-SELECT mortar.set_price('requests', 0, 1, NULL, NULL, now()) IS NOT NULL AS defaults_pass;
-
 -- record_usage: durability
 SELECT mortar.record_usage('not_a', 'requests', 1, durability => 'sync');
 \echo :LAST_ERROR_MESSAGE
