@@ -2,12 +2,16 @@
  * price_book.c
  *		The backend's copy of the price book (see price.h).
  *
- * Each backend has all versions of all prices that are in force or to come,
- * read in one statement, in a memory context of their own.  A commit that set a
- * price bumps the database's generation, and the next call reads the book again.
- * The generation is noted before the snapshot is taken: the snapshot has
- * everything that was announced by then, and whatever is announced later makes
- * the book be read once more.
+ * Each backend has all versions of all prices that are in force or to come, in a
+ * memory context of their own.  A commit that set a price bumps the database's
+ * generation, and the next call reads what is new.  The generation is noted
+ * before the snapshot is taken: the snapshot has everything that was announced by
+ * then, and whatever is announced later makes the backend read once more.
+ *
+ * What is new: rows whose transaction had not ended, or begun, when the last
+ * reading began (column xid).  A book of 100,000 prices is so read once and not at
+ * each change.  Rows of somebody else's (a restore) have any xid; after such a
+ * write all of it is read again.
  *
  * Versions that begin later come into force without anybody's doing: the book
  * is looked at as of an instant, now, and next_change says when that has to
@@ -26,11 +30,14 @@
  */
 #include "mortar.h"
 
+#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/xid8.h"
 
 #include "http.h"
 #include "price.h"
@@ -41,8 +48,11 @@
 /* one version of a price */
 typedef struct Version
 {
-	MtrPrice    price;
-	TimestampTz begins; /* DT_NOBEGIN: it has begun, whatever the clock says */
+	MtrPrice        price;
+	TimestampTz     valid_from;
+	TimestampTz     begins;  /* DT_NOBEGIN: it has, whatever the clock says */
+	struct Version *older;   /* the next of its scope that it supersedes */
+	struct Version *pending; /* the next that had not begun */
 } Version;
 
 /* a blob as hash key: no padding, zeroed tail */
@@ -56,23 +66,23 @@ typedef struct ScopeKey
 StaticAssertDecl(sizeof(ScopeKey) == 4 + MTR_TENANT_LEN,
 				 "the hash key of prices must have no padding");
 
-/* versions [first, first + n), in the order in which they supersede each other */
 typedef struct Scope
 {
 	ScopeKey key;
-	int      first;
-	int      n;
+	Version *latest; /* later versions first */
 } Scope;
 
 typedef struct Book
 {
 	MemoryContext context; /* NULL: nothing was read yet */
 	MtrDb        *db;
-	uint64        generation;
+	uint64        generation;  /* of prices */
+	uint64        foreign;     /* of the database: writes of others */
+	uint64        known;       /* rows of transactions before it are here */
 	TimestampTz   now;         /* prices are those of this instant */
 	TimestampTz   next_change; /* the next version begins; DT_NOEND: none */
-	int           nversions;
-	Version      *version;
+	Version      *pending;
+	Version      *spare; /* superseded ones, linked by older */
 	HTAB         *scopes;
 	bool          by_route; /* there are prices of routes, for all tenants */
 	bool          by_tenant;
@@ -92,19 +102,29 @@ static Book   book;
 static uint64 edition = 0; /* grows when the book's answers may change */
 static Found  remembered[REMEMBERED];
 
-static MtrStmt stmt_prices = {
-	.sql = "SELECT meter, route, tenant_id, price_id, num_uc, per_units, "
-		   "  CASE WHEN valid_from > set_at THEN valid_from END "
-		   "FROM (SELECT *, pg_catalog.row_number() OVER ("
-		   "    PARTITION BY meter, route, tenant_id, "
-		   "      valid_from <= greatest(set_at, $1) "
-		   "    ORDER BY valid_from DESC, price_id DESC) AS rank "
-		   "  FROM mortar.prices) p "
-		   "WHERE rank = 1 OR valid_from > greatest(set_at, $1) "
-		   "ORDER BY meter, route, tenant_id, valid_from, price_id",
+#define COLUMNS                                                                \
+	"meter, route, tenant_id, price_id, num_uc, per_units, valid_from, "       \
+	"valid_from > set_at "
+
+static MtrStmt stmt_all = {
+	.sql = "SELECT " COLUMNS
+		   "FROM (SELECT *, valid_from <= greatest(set_at, $1) AS begun, "
+		   "    pg_catalog.row_number() OVER ("
+		   "      PARTITION BY meter, route, tenant_id, "
+		   "        valid_from <= greatest(set_at, $1) "
+		   "      ORDER BY valid_from DESC, price_id DESC) AS rank "
+		   "  FROM mortar.prices) p WHERE rank = 1 OR NOT begun",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 1,
 	.argtypes = {TIMESTAMPTZOID},
+};
+
+static MtrStmt stmt_new = {
+	.sql = "SELECT " COLUMNS "FROM mortar.prices WHERE xid >= $1 AND xid <= $2",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.nargs = 2,
+	.argtypes = {XID8OID, XID8OID},
 };
 
 /* ---- reading ---- */
@@ -141,66 +161,148 @@ read_key(uint64 row, ScopeKey *key)
 	return m < MTR_METERS && r >= 0;
 }
 
-/* appends a row; those of a scope follow each other */
+static Version *
+new_version(Book *b)
+{
+	Version *v = b->spare;
+
+	if (v == NULL)
+		return MemoryContextAlloc(b->context, sizeof(Version));
+	b->spare = v->older;
+	return v;
+}
+
+/* does a come before b in a scope: is it the later version? */
+static bool
+is_later(const Version *a, const Version *b)
+{
+	if (a->valid_from != b->valid_from)
+		return a->valid_from > b->valid_from;
+	return memcmp(&a->price.price_id, &b->price.price_id, UUID_LEN) > 0;
+}
+
+/* puts a copy of the version into its scope, unless it is there */
+static void
+add_version(Book *b, Scope *scope, const Version *version)
+{
+	Version **link = &scope->latest;
+	Version  *v;
+
+	while (*link != NULL && is_later(*link, version))
+		link = &(*link)->older;
+	if (*link != NULL && memcmp(&(*link)->price.price_id,
+								&version->price.price_id, UUID_LEN) == 0)
+		return;
+	v = new_version(b);
+	*v = *version;
+	v->older = *link;
+	*link = v;
+	v->pending = NULL;
+	if (v->begins > b->now)
+	{
+		v->pending = b->pending;
+		b->pending = v;
+	}
+}
+
+/* versions behind one that has begun will never be in force again */
+static void
+trim(Book *b, Scope *scope)
+{
+	Version  *v = scope->latest;
+	Version **link;
+
+	while (v != NULL && v->begins > b->now)
+		v = v->older;
+	if (v == NULL)
+		return;
+	link = &v->older;
+	while ((v = *link) != NULL)
+	{
+		if (v->begins > b->now) /* its place is in the list of pending ones */
+			link = &v->older;
+		else
+		{
+			*link = v->older;
+			v->older = b->spare;
+			b->spare = v;
+		}
+	}
+}
+
 static void
 read_row(Book *b, uint64 row)
 {
 	HeapTuple tuple = SPI_tuptable->vals[row];
 	TupleDesc desc = SPI_tuptable->tupdesc;
-	Version  *v = &b->version[b->nversions];
+	Version   v = {0};
 	ScopeKey  key;
 	Scope    *scope;
-	Datum     begins;
 	bool      isnull;
 	bool      found;
 
 	if (!read_key(row, &key))
 		return;
-	v->price.price_id = *DatumGetUUIDP(SPI_getbinval(tuple, desc, 4, &isnull));
-	v->price.num_uc = DatumGetInt64(SPI_getbinval(tuple, desc, 5, &isnull));
-	v->price.per_units = DatumGetInt64(SPI_getbinval(tuple, desc, 6, &isnull));
-	begins = SPI_getbinval(tuple, desc, 7, &isnull);
-	v->begins = isnull ? DT_NOBEGIN : DatumGetTimestampTz(begins);
+	v.price.price_id = *DatumGetUUIDP(SPI_getbinval(tuple, desc, 4, &isnull));
+	v.price.num_uc = DatumGetInt64(SPI_getbinval(tuple, desc, 5, &isnull));
+	v.price.per_units = DatumGetInt64(SPI_getbinval(tuple, desc, 6, &isnull));
+	v.valid_from = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 7, &isnull));
+	v.begins = DatumGetBool(SPI_getbinval(tuple, desc, 8, &isnull))
+				   ? v.valid_from
+				   : DT_NOBEGIN;
 
 	scope = hash_search(b->scopes, &key, HASH_ENTER, &found);
 	if (!found)
-	{
-		scope->first = b->nversions;
-		scope->n = 0;
-	}
-	scope->n++;
-	b->nversions++;
+		scope->latest = NULL;
+	add_version(b, scope, &v);
+	trim(b, scope);
 	b->by_tenant |= key.tenant_id[0] != '\0';
 	b->by_route |= key.tenant_id[0] == '\0' && key.route != 0;
 }
 
-/* fills an empty book whose context is the present one's child */
+/* SPI is connected, and a statement was executed */
 static void
-read_table(Book *b)
+read_rows(Book *b)
 {
-	Datum         args[1] = {TimestampTzGetDatum(b->now)};
-	HASHCTL       info = {0};
-	MemoryContext old;
+	MemoryContext row_context = AllocSetContextCreate(
+		CurrentMemoryContext, "mortar price row", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(row_context);
+
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		read_row(b, row);
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+static void
+read_all(Book *b)
+{
+	Datum   args[1] = {TimestampTzGetDatum(b->now)};
+	HASHCTL info = {0};
 
 	SPI_connect();
-	mtr_exec(&stmt_prices, args, NULL, MTR_SNAP_OTHERS, 0);
-
+	mtr_exec(&stmt_all, args, NULL, MTR_SNAP_OTHERS, 0);
 	info.keysize = sizeof(ScopeKey);
 	info.entrysize = sizeof(Scope);
 	info.hcxt = b->context;
 	b->scopes = hash_create("mortar prices", Max((long) SPI_processed, 16),
 							&info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	b->version = MemoryContextAllocHuge(b->context, Max(SPI_processed, 1) *
-														sizeof(Version));
-	/* the texts of a row are needed no longer than the row */
-	old = MemoryContextSwitchTo(AllocSetContextCreate(
-		CurrentMemoryContext, "mortar price row", ALLOCSET_SMALL_SIZES));
-	for (uint64 row = 0; row < SPI_processed; row++)
-	{
-		read_row(b, row);
-		MemoryContextReset(CurrentMemoryContext);
-	}
-	MemoryContextSwitchTo(old);
+	read_rows(b);
+	SPI_finish();
+}
+
+static void
+read_new(Book *b)
+{
+	Datum args[2];
+
+	SPI_connect();
+	args[0] = FullTransactionIdGetDatum(FullTransactionIdFromU64(b->known));
+	args[1] = FullTransactionIdGetDatum(ReadNextFullTransactionId());
+	mtr_exec(&stmt_new, args, NULL, MTR_SNAP_OTHERS, 0);
+	read_rows(b);
 	SPI_finish();
 }
 
@@ -217,9 +319,9 @@ price_of(const Book *b, int meter, int16 route, const char *tenant)
 	scope = hash_search(b->scopes, &key, HASH_FIND, NULL);
 	if (scope == NULL)
 		return NULL;
-	for (int i = scope->n - 1; i >= 0; i--)
-		if (b->version[scope->first + i].begins <= b->now)
-			return &b->version[scope->first + i].price;
+	for (const Version *v = scope->latest; v != NULL; v = v->older)
+		if (v->begins <= b->now)
+			return &v->price;
 	return NULL;
 }
 
@@ -238,15 +340,26 @@ find(const Book *b, int meter, int16 route, const char *tenant)
 	return p != NULL ? *p : b->general[meter];
 }
 
-/* brings the book to b->now, which has moved */
+/* the book has new versions, or now has moved */
 static void
 settle(Book *b)
 {
+	Version **link = &b->pending;
+
 	edition++;
 	b->next_change = DT_NOEND;
-	for (int i = 0; i < b->nversions; i++)
-		if (b->version[i].begins > b->now)
-			b->next_change = Min(b->next_change, b->version[i].begins);
+	while (*link != NULL)
+	{
+		Version *v = *link;
+
+		if (v->begins <= b->now)
+		{
+			*link = v->pending;
+			continue;
+		}
+		b->next_change = Min(b->next_change, v->begins);
+		link = &v->pending;
+	}
 	for (int m = 0; m < MTR_METERS; m++)
 	{
 		const MtrPrice *p = price_of(b, m, 0, "");
@@ -278,24 +391,56 @@ advance(MtrDb *db)
 	return now;
 }
 
+/* a snapshot taken from now on misses no transaction before this one */
+static uint64
+oldest_running(void)
+{
+	uint32 xmin = GetLatestSnapshot()->xmin;
+	uint64 next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	return next - ((uint32) next - xmin);
+}
+
+/* into a book of its own, so that an error leaves the old one */
 static void
-read_book(MtrDb *db)
+replace_book(MtrDb *db, uint64 foreign)
 {
 	Book b = {0};
 
 	b.db = db;
-	b.generation = pg_atomic_read_u64(&db->price_generation);
-	pg_read_barrier(); /* the snapshot comes after */
-	b.now = advance(db);
-	/* an error on the way takes the context with it, and leaves the old book */
+	b.foreign = foreign;
+	b.now = book.now;
 	b.context = AllocSetContextCreate(CurrentMemoryContext, "mortar prices",
 									  ALLOCSET_DEFAULT_SIZES);
-	read_table(&b);
-	settle(&b);
+	read_all(&b);
 	MemoryContextSetParent(b.context, TopMemoryContext);
 	if (book.context != NULL)
 		MemoryContextDelete(book.context);
 	book = b;
+}
+
+/* inval.c counts in the other order: who sees a new first sees all of them */
+static void
+read_book(MtrDb *db)
+{
+	uint64 generation = pg_atomic_read_u64(&db->price_generation);
+	uint64 foreign;
+	uint64 known;
+
+	pg_read_barrier();
+	foreign = pg_atomic_read_u64(&db->generation);
+	known = oldest_running();
+	book.now = advance(db);
+	if (book.db == db && book.foreign == foreign)
+	{
+		settle(&book); /* what has begun leaves the list before it is trimmed */
+		read_new(&book);
+	}
+	else
+		replace_book(db, foreign);
+	book.generation = generation;
+	book.known = known;
+	settle(&book);
 }
 
 const MtrPrice *

@@ -109,7 +109,8 @@ CREATE TABLE mortar.prices (
     num_uc     int8 NOT NULL CHECK (num_uc >= 0),
     per_units  int8 NOT NULL CHECK (per_units > 0),
     valid_from timestamptz NOT NULL DEFAULT clock_timestamp() CHECK (isfinite(valid_from)),
-    set_at     timestamptz NOT NULL DEFAULT clock_timestamp() CHECK (isfinite(set_at))
+    set_at     timestamptz NOT NULL DEFAULT clock_timestamp() CHECK (isfinite(set_at)),
+    xid        xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 COMMENT ON TABLE mortar.prices IS
     'price book: num_uc micro-credits per per_units units of a meter; of the rows that have come into force the most specific one holds (tenant and route, tenant, route, neither), and of several such the one with the latest valid_from; insert-only';
@@ -122,6 +123,8 @@ COMMENT ON COLUMN mortar.prices.set_at IS
     'when it was set; one that was in force then stays so, also if the clock is set back';
 CREATE INDEX prices_by_scope ON mortar.prices
     (meter, coalesce(tenant_id, ''), coalesce(route, ''), valid_from);
+-- a session reads what was set since it last looked
+CREATE INDEX prices_by_xid ON mortar.prices (xid);
 
 CREATE TABLE mortar.usage_journal (
     tenant_id  text COLLATE "C" NOT NULL,
