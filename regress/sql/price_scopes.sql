@@ -155,9 +155,9 @@ BEGIN;
 SELECT count(mortar.set_price('requests', n, 1, tenant => 'psc_time')) FROM generate_series(20, 22) n;
 COMMIT;
 :use
--- a clock that was set back: what was in force when it was set stays so
-INSERT INTO mortar.prices (price_id, meter, tenant_id, num_uc, per_units, valid_from, set_at)
-    VALUES (gen_random_uuid(), 'requests', 'psc_time', 30, 1, clock_timestamp() + interval '30 minutes', clock_timestamp() + interval '30 minutes');
+-- a clock that was set back: what was in force when it was set stays so; the row comes from another server, as in a restore
+INSERT INTO mortar.prices (price_id, meter, tenant_id, num_uc, per_units, valid_from, set_at, xid)
+    VALUES (gen_random_uuid(), 'requests', 'psc_time', 30, 1, clock_timestamp() + interval '30 minutes', clock_timestamp() + interval '30 minutes', '3');
 :use
 SELECT mortar.set_price('requests', 31, 1, tenant => 'psc_time') IS NOT NULL AS after_it;
 :use

@@ -78,7 +78,7 @@ is($paid, '1 1 1', '... and go on to, after one was set for later') if admin("SE
 until_true("SELECT clock_timestamp() >= $begins", 'its time comes');
 is(prices_paid(), '3 3 3', '... and it is in force, without anybody\'s doing');
 is(admin("SELECT count(*) FROM mortar.prices WHERE valid_from > set_at"), 2, '... no row was added');
-super("INSERT INTO mortar.prices (price_id, meter, tenant_id, num_uc, per_units) VALUES (gen_random_uuid(), 'requests', 'acme', 4, 1)");
+super("INSERT INTO mortar.prices (price_id, meter, tenant_id, num_uc, per_units, xid) VALUES (gen_random_uuid(), 'requests', 'acme', 4, 1, '3')");
 is(prices_paid(), '4 4 4', 'a row that a restore brings holds at once, too');
 super("BEGIN; INSERT INTO mortar.prices (price_id, meter, tenant_id, num_uc, per_units) VALUES (gen_random_uuid(), 'requests', 'acme', 5, 1); ROLLBACK");
 my $open = Session->new($node, user => 'mortar_test_admin');
