@@ -51,6 +51,7 @@ static MtrStmt stmt_insert = {
 		   "    AND coalesce(route, '') = coalesce($3, '') "
 		   "    AND valid_from <= greatest(set_at, $8)) now",
 	.role = MTR_ROLE_OWNER,
+	.by_index = true,
 	.nargs = 8,
 	.argtypes = {UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID,
 				 TIMESTAMPTZOID, TIMESTAMPTZOID},
