@@ -27,6 +27,7 @@
 
 #include "counter.h"
 #include "spi.h"
+#include "untimed.h"
 
 StaticAssertDecl(MTR_COUNTERS < 31, "a bit per counter, and MTR_CLAIMED_USAGE");
 
@@ -39,21 +40,27 @@ static MtrStmt stmt_quantity = {
 	.argtypes = {TEXTOID, UUIDOID},
 };
 
-/* the quantity that tables have of a price */
-static int64
-read_quantity(const char *tenant, const pg_uuid_t *price_id)
+typedef struct Quantity
 {
-	Datum args[2];
-	int64 quantity;
-	bool  isnull;
+	const char      *tenant;
+	const pg_uuid_t *price_id;
+	int64            quantity; /* that tables have of the price */
+} Quantity;
+
+/* for mtr_untimed: a tenant may have many keys, and so many marks */
+static void
+read_quantity(void *arg)
+{
+	Quantity *q = arg;
+	Datum     args[2];
+	bool      isnull;
 
 	SPI_connect();
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = UUIDPGetDatum(price_id);
+	args[0] = CStringGetTextDatum(q->tenant);
+	args[1] = UUIDPGetDatum(q->price_id);
 	mtr_exec(&stmt_quantity, args, NULL, MTR_SNAP_OTHERS, 1);
-	quantity = DatumGetInt64(mtr_first(1, &isnull));
+	q->quantity = DatumGetInt64(mtr_first(1, &isnull));
 	SPI_finish();
-	return quantity;
 }
 
 static bool
@@ -139,11 +146,12 @@ place_locked(MtrTenant *t, int at, MtrMeter meter, const MtrPrice *price,
 bool
 mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 {
+	Quantity q = {.tenant = t->tenant_id, .price_id = &price->price_id};
+
 	for (;;)
 	{
 		MtrPinned *pin;
 		uint32     before;
-		int64      quantity;
 		bool       again;
 		int        at;
 
@@ -154,7 +162,7 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 		if (at < 0)
 			return false;
 
-		quantity = read_quantity(t->tenant_id, &price->price_id);
+		mtr_untimed(read_quantity, &q);
 		pin = mtr_xact_pinned(t);
 		SpinLockAcquire(&t->mutex);
 		at = find_locked(t, &price->price_id);
@@ -163,7 +171,7 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 		{
 			at = spare_locked(t);
 			if (at >= 0)
-				place_locked(t, at, meter, price, quantity);
+				place_locked(t, at, meter, price, q.quantity);
 		}
 		if (at >= 0)
 			hold_locked(pin, at);

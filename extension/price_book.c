@@ -42,6 +42,7 @@
 #include "http.h"
 #include "price.h"
 #include "spi.h"
+#include "untimed.h"
 
 #define REMEMBERED 256
 
@@ -276,9 +277,11 @@ read_rows(Book *b)
 	MemoryContextSwitchTo(old);
 }
 
+/* for mtr_untimed: a session that is in a hurry must get it some time */
 static void
-read_all(Book *b)
+read_all(void *arg)
 {
+	Book   *b = arg;
 	Datum   args[1] = {TimestampTzGetDatum(b->now)};
 	HASHCTL info = {0};
 
@@ -412,7 +415,7 @@ replace_book(MtrDb *db, uint64 foreign)
 	b.now = book.now;
 	b.context = AllocSetContextCreate(CurrentMemoryContext, "mortar prices",
 									  ALLOCSET_DEFAULT_SIZES);
-	read_all(&b);
+	mtr_untimed(read_all, &b);
 	MemoryContextSetParent(b.context, TopMemoryContext);
 	if (book.context != NULL)
 		MemoryContextDelete(book.context);
