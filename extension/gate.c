@@ -73,9 +73,9 @@ mtr_is_short_locked(MtrTenant *t, const MtrPinned *pin, TimestampTz now,
 }
 
 bool
-mtr_gate_admit(MtrTenant *t, uint32 meters, MtrShortfall *s)
+mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
 {
-	const MtrPrice *prices = mtr_prices();
+	const MtrPrice *prices = mtr_prices(t, route);
 	TimestampTz     now = GetCurrentStatementStartTimestamp();
 	MtrPinned      *pin = mtr_xact_pinned(t);
 	bool            costs = false;

@@ -19,7 +19,7 @@ typedef struct MtrUsageRef
 {
 	MtrTenant *tenant;
 	MtrUsage  *usage;
-	int16      counter; /* index into tenant->counter, -1: unpriced */
+	int16      counter; /* index into tenant->counter, -1: free */
 } MtrUsageRef;
 
 typedef struct MtrShortfall
@@ -42,12 +42,13 @@ typedef struct MtrParts
 extern int64 mtr_available(MtrTenant *t);
 
 /*
- * Step 4 of a request: true when the tenant may start a call that moves the
- * given meters (bit mask of 1 << MtrMeter).  False exactly when nothing above
- * the floor is left and one of the meters has a price above 0; then *s is
+ * Step 4 of a request: true when the tenant may start a call of the route that
+ * moves the given meters (bit mask of 1 << MtrMeter).  False exactly when nothing above
+ * the floor is left and one of the meters has a price above 0 there; then *s is
  * filled (required_uc 1).
  */
-extern bool mtr_gate_admit(MtrTenant *t, uint32 meters, MtrShortfall *s);
+extern bool
+mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s);
 
 /*
  * Claims the usage slot of (tenant, meter, key, route) under the price in
@@ -65,7 +66,8 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
  * the transaction commits.  When the cost of what is unflushed, calls in flight
  * included, would pass the tenant's max_unflushed_uc, it wakes the flusher and
  * waits for a second at most, cancellably, before it takes anything.  Raises 53400
- * after that, and 22003 beyond MTR_MAX_QUANTITY.
+ * after that, and 22003 beyond MTR_MAX_QUANTITY, or when all that the price ever
+ * charged the tenant would pass int64.
  */
 extern bool
 mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s);

@@ -258,7 +258,8 @@ admit(Call *call)
 		return refuse(
 			call, 413, "content_too_large",
 			psprintf("A body may have at most %d bytes.", MORTAR_MAX_BODY));
-	if (call->req.route->gated && !mtr_gate_admit(call->req.slot, meters, &s))
+	if (call->req.route->gated &&
+		!mtr_gate_admit(call->req.slot, call->req.route->id, meters, &s))
 	{
 		mtr_problem_short(&call->res, &call->req, &s);
 		return false;

@@ -60,22 +60,11 @@ put(Output *out, const void *data, size_t len)
 		out->failed = true;
 }
 
-static const MtrCounter *
-counter_of(const MtrTenant *t, const MtrUsageKey *key)
-{
-	for (int i = 0; i < MTR_COUNTERS; i++)
-		if (t->counter[i].meter == key->meter &&
-			memcmp(&t->counter[i].price_id, &key->price_id, UUID_LEN) == 0)
-			return &t->counter[i];
-	return NULL;
-}
-
 /* the records of one usage slot; out NULL: only count them */
 static uint64
 put_usage(Output *out, const MtrTenant *t, const MtrUsage *u)
 {
 	struct mtr_segment segment[MTR_RING_MARKS];
-	const MtrCounter  *c = counter_of(t, &u->key);
 	int                n;
 
 	if (u->done <= u->flushed)
@@ -93,11 +82,8 @@ put_usage(Output *out, const MtrTenant *t, const MtrUsage *u)
 		strlcpy(r.route, mtr_route_template(u->key.route), sizeof(r.route));
 		r.key_id = u->key.key_id;
 		r.price_id = u->key.price_id;
-		if (c != NULL && !mtr_uuid_is_nil(&u->key.price_id))
-		{
-			r.num_uc = c->num_uc;
-			r.per_units = c->per_units;
-		}
+		r.num_uc = u->num_uc;
+		r.per_units = u->per_units;
 		r.from_qty = segment[i].from;
 		r.upto_qty = segment[i].upto;
 		r.minute = segment[i].minute;

@@ -193,6 +193,18 @@ check_by(ArrayType *by)
 	return unit;
 }
 
+/*
+ * Raises 22023 for what is no time zone, also where none is asked for: an error
+ * that only shows when there is usage would be found too late.
+ */
+static void
+check_tz(Datum tz)
+{
+	(void) DirectFunctionCall3(timestamptz_trunc_zone,
+							   CStringGetTextDatum("day"),
+							   TimestampTzGetDatum(0), tz);
+}
+
 /* reads the tables of a standby; raises MT404 */
 static void
 stored_tenant(const char *tenant, MtrStored *s)
@@ -236,6 +248,7 @@ mtr_usage(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("since, until, by and tz must not be null")));
 	unit = check_by(PG_GETARG_ARRAYTYPE_P(3));
+	check_tz(PG_GETARG_DATUM(4));
 	require_tenant(tenant);
 	InitMaterializedSRF(fcinfo, 0);
 

@@ -15,6 +15,9 @@
 
 #include "gate.h"
 
+/* in MtrPinned.claimed: a usage slot, perhaps one without a counter */
+#define MTR_CLAIMED_USAGE (1u << 31)
+
 /* a tenant slot that this transaction pins, and what it owes it */
 struct MtrPinned
 {
@@ -22,7 +25,7 @@ struct MtrPinned
 	uint32     hash;      /* of the tenant's id, to find it quickly */
 	bool       is_new;    /* the tenant was created by this transaction */
 	int        nest;      /* ... at this nesting level */
-	uint32     claimed;   /* bit per counter that holds a reference */
+	uint32     claimed;   /* bit per counter held; MTR_CLAIMED_USAGE */
 	uint32     cells;     /* bit per cell of the purse that holds one */
 	uint32     own;       /* of these, the transaction's own grants */
 	int        behind;    /* own grants for which there was no cell */

@@ -8,13 +8,6 @@ CREATE ROLE regress_admin LOGIN IN ROLE mortar_admin;
 \c - regress_admin
 SELECT mortar.create_tenant('not_a');
 
--- set_price: by route, by tenant, from another time on
-SELECT mortar.set_price('requests', 1, 1, route => 'GET /db/tables');
-\echo :LAST_ERROR_MESSAGE
-SELECT mortar.set_price('requests', 1, 1, tenant => 'not_a');
-SELECT mortar.set_price('requests', 1, 1, valid_from => now() + interval '1 hour');
-SELECT mortar.set_price('requests', 1, 1, valid_from => now() - interval '1 hour');
-SELECT mortar.set_price('requests', 0, 1, NULL, NULL, now()) IS NOT NULL AS defaults_pass;
 
 -- record_usage: durability
 SELECT mortar.record_usage('not_a', 'requests', 1, durability => 'sync');

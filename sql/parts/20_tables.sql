@@ -149,13 +149,27 @@ COMMENT ON TABLE mortar.idempotency IS
 CREATE TABLE mortar.prices (
     price_id   uuid PRIMARY KEY,
     meter      text NOT NULL CHECK (meter IN ('requests', 'egress_bytes')),
+    route      text,
+    tenant_id  text COLLATE "C",
     num_uc     int8 NOT NULL CHECK (num_uc >= 0),
     per_units  int8 NOT NULL CHECK (per_units > 0),
-    valid_from timestamptz NOT NULL DEFAULT clock_timestamp()
+    valid_from timestamptz NOT NULL DEFAULT clock_timestamp() CHECK (isfinite(valid_from)),
+    set_at     timestamptz NOT NULL DEFAULT clock_timestamp() CHECK (isfinite(set_at)),
+    xid        xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 COMMENT ON TABLE mortar.prices IS
-    'price book: num_uc micro-credits per per_units units of a meter; the latest row of a meter is in force; insert-only';
-CREATE INDEX prices_by_meter ON mortar.prices (meter, valid_from DESC);
+    'price book: num_uc micro-credits per per_units units of a meter; of the rows that have come into force the most specific one holds (tenant and route, tenant, route, neither), and of several such the one with the latest valid_from; insert-only';
+COMMENT ON COLUMN mortar.prices.route IS
+    'for calls of this route (method and path of mortar.routes); null: of every route, and record_usage';
+COMMENT ON COLUMN mortar.prices.tenant_id IS 'for this tenant; null: for every tenant';
+COMMENT ON COLUMN mortar.prices.valid_from IS
+    'when it comes into force by itself, and where it stands among versions of the same meter, route and tenant; usage that was counted before is not priced again';
+COMMENT ON COLUMN mortar.prices.set_at IS
+    'when it was set; one that was in force then stays so, also if the clock is set back';
+CREATE INDEX prices_by_scope ON mortar.prices
+    (meter, coalesce(tenant_id, ''), coalesce(route, ''), valid_from);
+-- a session reads what was set since it last looked
+CREATE INDEX prices_by_xid ON mortar.prices (xid);
 
 CREATE TABLE mortar.usage_journal (
     tenant_id  text COLLATE "C" NOT NULL,
@@ -195,6 +209,8 @@ CREATE TABLE mortar.usage_marks (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE mortar.usage_marks IS
     'per usage slot: how far the journal reaches and what it sums to; a cache of usage_journal, kept in the same transaction';
+-- the quantity that a price has charged a tenant is the sum of its marks
+CREATE INDEX usage_marks_by_price ON mortar.usage_marks (tenant_id, price_id);
 
 CREATE TABLE mortar.credit_burns (
     tenant_id    text COLLATE "C" NOT NULL,

@@ -73,7 +73,7 @@ CREATE FUNCTION mortar.set_price(meter text, num_uc int8, per_units int8,
         valid_from timestamptz DEFAULT now()) RETURNS uuid
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_set_price';
 COMMENT ON FUNCTION mortar.set_price(text, int8, int8, text, text, timestamptz) IS
-    'sets the price of a meter for calls that start after the commit: num_uc micro-credits per per_units units, 0.3 credit/GB = (300000, 1000000000); errors: 22004, 22023, 0A000 for options that come later';
+    'sets the price of a meter for calls that start after the commit, and from valid_from on: num_uc micro-credits per per_units units, 0.3 credit/GB = (300000, 1000000000); for calls of one route (method and path of mortar.routes), for one tenant, for both, or in general, and the most specific one holds; a valid_from in the past counts as now and never prices again what was counted, a later version already in force goes on; errors: 22004, 22023, MT404';
 
 CREATE FUNCTION mortar.balance(tenant text, OUT available_uc int8,
         OUT held_uc int8, OUT unflushed_uc int8, OUT debt_uc int8,

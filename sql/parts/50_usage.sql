@@ -17,7 +17,7 @@ CREATE FUNCTION mortar.usage(tenant text,
     RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_usage';
 COMMENT ON FUNCTION mortar.usage(text, timestamptz, timestamptz, text[], text) IS
-    'usage in [since, until), at minute precision and at once; by: meter, key, route and one of minute, hour, day, month (in time zone tz); errors: 22023, 42501, MT404';
+    'usage in [since, until), at minute precision and at once; by: meter, key, route and one of minute, hour, day, month (in time zone tz, as date_trunc has it); errors: 22004, 22023, 42501, MT404';
 
 CREATE FUNCTION mortar.slot_rows(OUT tenant_id text, OUT state text,
         OUT available_uc int8, OUT held_uc int8, OUT unflushed_uc int8,

@@ -125,7 +125,9 @@ BEGIN
               UNION ALL SELECT tenant_id FROM mortar.credit_grants
               UNION ALL SELECT tenant_id FROM mortar.api_keys
               UNION ALL SELECT tenant_id FROM mortar.usage_marks
-              UNION ALL SELECT tenant_id FROM mortar.burn_marks) r
+              UNION ALL SELECT tenant_id FROM mortar.burn_marks
+              UNION ALL SELECT tenant_id FROM mortar.prices
+                WHERE tenant_id IS NOT NULL) r
         WHERE (t IS NULL OR r.tenant_id = t) AND NOT EXISTS (
             SELECT FROM mortar.tenants n WHERE n.tenant_id = r.tenant_id)
       UNION ALL
@@ -213,13 +215,19 @@ BEGIN
         WHERE m.burned_uc IS DISTINCT FROM b.burned
       UNION ALL
         SELECT 'usage costs exactly its price', string_agg(DISTINCT j.tenant_id, ', ')
-        FROM (SELECT j.tenant_id, j.price_id,
-                    sum(j.upto_qty - j.from_qty) AS qty, sum(j.cost_uc) AS cost
-                FROM mortar.usage_journal j
-                WHERE t IS NULL OR j.tenant_id = t
-                GROUP BY j.tenant_id, j.price_id) j
-        LEFT JOIN mortar.prices p USING (price_id)
-        WHERE j.cost <> coalesce(div(j.qty * p.num_uc, p.per_units), 0)
+        FROM (SELECT j.tenant_id, sum(j.cost) AS cost,
+                    coalesce(div(sum(j.qty) * p.num_uc, p.per_units), 0) AS exact,
+                    -- a price of another meter, route or tenant
+                    bool_or(p.meter <> j.meter OR p.route <> j.route
+                        OR p.tenant_id <> j.tenant_id) AS foreign_price
+                FROM (SELECT j.tenant_id, j.price_id, j.meter, j.route,
+                        sum(j.upto_qty - j.from_qty) AS qty, sum(j.cost_uc) AS cost
+                    FROM mortar.usage_journal j
+                    WHERE t IS NULL OR j.tenant_id = t
+                    GROUP BY j.tenant_id, j.price_id, j.meter, j.route) j
+                LEFT JOIN mortar.prices p USING (price_id)
+                GROUP BY j.tenant_id, j.price_id, p.num_uc, p.per_units) j
+        WHERE j.cost <> j.exact OR j.foreign_price
     LOOP
         ok := detail IS NULL;
         detail := coalesce('wrong for: ' || detail, 'ok');
