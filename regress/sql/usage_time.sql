@@ -9,12 +9,12 @@ DROP ROLE IF EXISTS regress_admin;
 CREATE ROLE regress_admin LOGIN IN ROLE mortar_admin;
 SELECT mortar.create_tenant('ust_' || t) FROM unnest('{year,small,none}'::text[]) t;
 \set nil '''00000000-0000-0000-0000-000000000000'''
-INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)
-    SELECT 'ust_year', 'requests', :nil, '', :nil, 15 * i, 15 * (i + 1), '2023-12-31'::timestamptz + i * interval '15 minutes', 0, :nil
+INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id, movement_id)
+    SELECT 'ust_year', 'requests', :nil, '', :nil, 15 * i, 15 * (i + 1), '2023-12-31'::timestamptz + i * interval '15 minutes', 0, :nil, :nil
     FROM generate_series(0, 4 * 24 * 368 - 1) i;
 -- two keys, two routes and two meters within three minutes of a Feb 29
-INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)
-    SELECT 'ust_small', m, ('00000000-0000-0000-0000-00000000000' || k)::uuid, r, :nil, 10 * n, 10 * (n + 1), '2024-02-29 23:58'::timestamptz + n * interval '1 minute', 0, :nil
+INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id, movement_id)
+    SELECT 'ust_small', m, ('00000000-0000-0000-0000-00000000000' || k)::uuid, r, :nil, 10 * n, 10 * (n + 1), '2024-02-29 23:58'::timestamptz + n * interval '1 minute', 0, :nil, :nil
     FROM unnest('{requests,egress_bytes}'::text[]) m, generate_series(1, 2) k, unnest('{GET /db/tables,POST /db/tables}'::text[]) r, generate_series(0, 2) n;
 INSERT INTO mortar.usage_marks
     SELECT tenant_id, meter, key_id, route, price_id, max(upto_qty), sum(cost_uc)
