@@ -8,7 +8,6 @@ CREATE ROLE regress_admin LOGIN IN ROLE mortar_admin;
 \c - regress_admin
 SELECT mortar.create_tenant('not_a');
 
-
 -- record_usage: durability
 SELECT mortar.record_usage('not_a', 'requests', 1, durability => 'sync');
 \echo :LAST_ERROR_MESSAGE
