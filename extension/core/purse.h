@@ -2,8 +2,8 @@
  * purse.h - what a tenant can spend, and which grant pays
  *
  * Purpose: a tenant's grants differ in priority, category and life time.  A
- * purse holds the next few of them in burn order, and decides at the instant of
- * a debit which of them pays.  Nothing later has to find that out again.
+ * purse holds the next few of them in burn order, and decides at the instant
+ * of a debit which of them pays.  Nothing later has to find that out again.
  *
  * Design: a fixed array of cells, one per grant, and two sources that are no
  * grants: debt (what a tenant may spend beyond its credits) and issued (a
@@ -21,28 +21,32 @@
  * something.  Debt that a grant repays is a burn of the grant and a negative
  * burn of the debt.  So tables follow memory by plain additions.
  *
- * A part that is undone goes back to where it came from, but a source never gets
- * more than is taken of it: its debt may have been repaid meanwhile, or rounding
- * have given it something.  Then the rest goes where settling would put it,
- * and is a burn of the source it should have gone to.  What has no place at all
- * waits in spare for the settling that ends every abort.
+ * A part that is undone goes back to where it came from, but a source never
+ * gets more than is taken of it: its debt may have been repaid meanwhile, or
+ * rounding have given it something.  Then the rest goes where settling would
+ * put it, and is a burn of the source it should have gone to.  What has no
+ * place at all waits in spare for the settling that ends every abort.
  *
- * Grants beyond MTR_PURSE_CELLS are only counted (more, more_uc); when the cells
- * do not suffice, the owner of the purse loads it again from tables.  They cannot
- * repay debt, so debt > 0 with more_uc > 0 is possible, and sets reload_wanted:
- * nobody spends before the loader has made them repay it.
+ * Grants beyond MTR_PURSE_CELLS are only counted (more, more_uc); when the
+ * cells do not suffice, the owner of the purse loads it again from tables.
+ * They cannot repay debt, so debt > 0 with more_uc > 0 is possible, and sets
+ * reload_wanted: nobody spends before the loader has made them repay it.
  *
  * Invariants: available = remaining of all LIVE cells + more_uc - debt; not
  * both debt > 0 and a LIVE cell with something remaining; of a grant that has
  * not ended, remaining + taken = amount, none of them negative.
  *
- * To load: init, mode and floor, mtr_purse_owe, add the grants in burn order (those in
- * force first), add_behind the others, settle 0.  The purse may then hold burns
- * that tables lack: debt that was repaid, or what a crash has left uneven.
+ * To load: init, mode and floor, mtr_purse_owe, add the grants, add_behind
+ * those that find no cell, settle 0.  First the grants that a crash, or a
+ * refund that found no cell, has left uneven (more than their amount remains,
+ * or less than nothing), whether they have ended or not; then those in force
+ * with something remaining, then those that start later, each in burn order.
+ * The purse may then hold burns that tables lack: of debt that was repaid, of
+ * what was uneven.
  *
- * Ownership and locking: pure; the caller holds the lock that guards the purse.
- * No function allocates or fails but by its result.  Times are microseconds of
- * any epoch, amounts micro-credits of at most MTR_PURSE_MAX.
+ * Ownership and locking: pure; the caller holds the lock that guards the
+ * purse.  No function allocates or fails but by its result.  Times are
+ * microseconds of any epoch, amounts micro-credits of at most MTR_PURSE_MAX.
  */
 #ifndef MTR_CORE_PURSE_H
 #define MTR_CORE_PURSE_H
@@ -156,21 +160,22 @@ extern void mtr_purse_init(struct mtr_purse *p);
 extern void mtr_purse_advance(struct mtr_purse *p, int64_t now);
 
 /*
- * mtr_purse_owe is for the loader: the debt that tables say.  It is negative when a
- * grant has repaid debt that a crash has undone; then a grant gets it back.
+ * mtr_purse_owe is for the loader: the debt that tables say.  It is negative
+ * when a grant has repaid debt that a crash has undone; then a grant gets it
+ * back.
  */
 extern void mtr_purse_owe(struct mtr_purse *p, int64_t debt);
 
 /*
- * mtr_purse_fits is true when amount more can be granted or refunded, so that no sum
- * ever leaves int64: ask before.
+ * mtr_purse_fits is true when amount more can be granted or refunded, so that
+ * no sum ever leaves int64: ask before.
  */
 extern bool mtr_purse_fits(const struct mtr_purse *p, int64_t amount);
 
 /*
- * mtr_purse_spendable is what a debit may take now: available less the floor in
- * hard mode, plus what remains of INCOMING cells in the bit mask own that are in
- * force; MTR_PURSE_MAX in the other modes.  Never negative.
+ * mtr_purse_spendable is what a debit may take now: available less the floor
+ * in hard mode, plus what remains of INCOMING cells in the bit mask own that
+ * are in force; MTR_PURSE_MAX in the other modes.  Never negative.
  */
 extern int64_t mtr_purse_spendable(const struct mtr_purse *p, uint32_t own);
 
@@ -184,17 +189,17 @@ mtr_purse_take(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
 			   struct mtr_part part[MTR_PURSE_SOURCES], int *n) MTR_MUSTCHECK;
 
 /*
- * mtr_purse_take_cell debits as much of one grant as is left, at most amount, in
- * any mode, without looking at the floor: a grant that is taken back.  Returns
- * what it took; 0 when the grant is neither LIVE nor FUTURE.
+ * mtr_purse_take_cell debits as much of one grant as is left, at most amount,
+ * in any mode, without looking at the floor: a grant that is taken back.
+ * Returns what it took; 0 when the grant is neither LIVE nor FUTURE.
  */
 extern int64_t
 mtr_purse_take_cell(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
 
 /*
  * mtr_purse_back undoes a part of a debit, or refunds it.  While the tenant is
- * in debt, what comes back to a grant repays debt.  Whoever undoes parts settles
- * in the end, be it 0.
+ * in debt, what comes back to a grant repays debt.  Whoever undoes parts
+ * settles in the end, be it 0.
  */
 extern void
 mtr_purse_back(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
@@ -203,16 +208,17 @@ mtr_purse_back(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
 extern void mtr_purse_burn(struct mtr_purse *p, int cell, int64_t amount);
 
 /*
- * mtr_purse_settle gives (delta > 0) or takes (delta < 0) the few micro-credits by which
- * the price of what was undone differs from what its parts were; whatever the
- * floor.  They belong to usage of others, so burn_done moves too.
+ * mtr_purse_settle gives (delta > 0) or takes (delta < 0) the few
+ * micro-credits by which the price of what was undone differs from what its
+ * parts were; whatever the floor.  They belong to usage of others, so
+ * burn_done moves too.
  */
 extern void mtr_purse_settle(struct mtr_purse *p, int64_t now, int64_t delta);
 
 /*
- * mtr_purse_add finds a cell for a grant; -1 when none is free, or when it does not
- * fit (mtr_purse_fits).  incoming: of a transaction in progress; otherwise it
- * counts at once and pays debt first.
+ * mtr_purse_add finds a cell for a grant; -1 when none is free, or when it
+ * does not fit (mtr_purse_fits).  incoming: of a transaction in progress;
+ * otherwise it counts at once and pays debt first.
  */
 extern int mtr_purse_add(struct mtr_purse *p, int64_t now,
 						 const struct mtr_grant *grant, bool incoming);
@@ -224,8 +230,8 @@ extern void mtr_purse_arrive(struct mtr_purse *p, int64_t now, int cell);
 extern void mtr_purse_drop(struct mtr_purse *p, int cell);
 
 /*
- * Counts a grant that has no cell, in force or not yet.  One that does not fit is not
- * counted.
+ * Counts a grant that has no cell, in force or not yet.  One that does not fit
+ * is not counted.
  */
 extern void mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
 								 const struct mtr_grant *grant);
@@ -245,11 +251,11 @@ extern bool mtr_purse_is_clean(const struct mtr_purse *p);
 
 /*
  * mtr_purse_deltas says what a flush that books usage for cost has to write:
- * burn_done - burn_flushed of every source, none of them 0.  Calls in flight make the sum
- * of these differ from cost by a few micro-credits; one source carries the
- * difference, so that the parts always sum to cost.  Returns their number.
- * Until mtr_purse_flushed, or the next call, no cell gets another grant; a
- * flush that fails needs no other call.
+ * burn_done - burn_flushed of every source, none of them 0.  Calls in flight
+ * make the sum of these differ from cost by a few micro-credits; one source
+ * carries the difference, so that the parts always sum to cost.  Returns their
+ * number.  Until mtr_purse_flushed, or the next call, no cell gets another
+ * grant; a flush that fails needs no other call.
  */
 extern int mtr_purse_deltas(struct mtr_purse *p, int64_t cost,
 							struct mtr_part part[MTR_PURSE_SOURCES]);

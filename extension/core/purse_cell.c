@@ -236,8 +236,8 @@ mtr_purse_advance(struct mtr_purse *p, int64_t now)
 	if (now <= p->now)
 		return;
 	/*
-	 * One event after the other: a grant that came and went while nobody looked
-	 * has repaid debt, since all debt is older than that.
+	 * One event after the other: a grant that came and went while nobody
+	 * looked has repaid debt, since all debt is older than that.
 	 */
 	while (p->next_event <= now && p->next_event != MTR_PURSE_NEVER)
 	{
@@ -402,8 +402,8 @@ mtr_purse_drop(struct mtr_purse *p, int cell)
 }
 
 /*
- * Would one in a cell have to wait for it?  One that has no credits counts, since
- * something may come back to it.
+ * Would one in a cell have to wait for it?  One that has no credits counts,
+ * since something may come back to it.
  */
 static bool
 burns_before_some(const struct mtr_purse *p, const struct mtr_grant *grant)
