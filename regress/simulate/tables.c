@@ -357,7 +357,7 @@ come_to_rest(void)
 	if (!mtr_purse_is_clean(&w.purse))
 		return; /* a grant has started and paid debt */
 	/* loading is progress: it does not want to be done again and again */
-	for (int i = 0; i == 0 || w.purse.reload_wanted; i++)
+	for (int i = 0; i == 0 || mtr_purse_is_low(&w.purse); i++)
 	{
 		REQUIRE(i < GRANTS, "loading does not end");
 		load();
@@ -368,7 +368,6 @@ come_to_rest(void)
 		flush_begin();
 		flush_end(true);
 	}
-	REQUIRE(!mtr_purse_is_low(&w.purse), "low after loading");
 	for (int g = 0; g < GRANTS; g++)
 		REQUIRE(!w.t.row[g].used || !is_uneven(g),
 				"at rest %ld of %ld is left of grant %d", (long) in_tables(g),
