@@ -131,7 +131,7 @@ endef
 $(foreach t,$(UNIT_TESTS),$(eval $(call unit_rule,$(t))))
 
 define fuzz_rule
-.build/$(1): regress/fuzz/$(1).c $(call named,regress/fuzz/$(1).c,SOURCES)
+.build/$(1): regress/fuzz/$(1).c regress/fuzz/fuzz.h $(call named,regress/fuzz/$(1).c,SOURCES)
 	@mkdir -p .build
 	$$(FUZZ_CC) $$(PURE_CFLAGS) $$(SANITIZE) -fsanitize=fuzzer -o $$@ $$(filter %.c,$$^) $(call named,regress/fuzz/$(1).c,LIBS)
 endef

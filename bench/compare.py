@@ -53,6 +53,8 @@ class Scenario:
     targets: list
     ratios: list
     insert: bool = False  # POST a row instead
+    sessions: str = "keep-alive connections"
+    more: list = dataclasses.field(default_factory=list)  # figures to save, too
 
 
 # about 100 bytes, as a small record of an application
@@ -244,7 +246,8 @@ def verdict(ratio, q1, median, q3):
     return "met" if met else "MISSED"
 
 
-FIGURES = {"req_per_s": "throughput", "server_cpu_us": "server CPU per request"}
+FIGURES = {"req_per_s": "throughput", "server_cpu_us": "server CPU per request",
+           "wal_bytes": "bytes of WAL", "wal_bytes_no_fpi": "the same less page images"}
 
 
 def bar_text(ratio):
@@ -258,8 +261,9 @@ def report(runner):
     title = runner.scenario.title.format(size=o.size)
     say()
     say("%s: %s" % (o.scenario, title))
-    say("%d keep-alive connections, %d s a run, %d interleaved rounds, row-level security on"
-        % (o.connections, o.duration, max(r["round"] for r in runner.runs)))
+    say("%d %s, %d s a run, %d interleaved rounds, row-level security on"
+        % (o.connections, runner.scenario.sessions, o.duration,
+           max(r["round"] for r in runner.runs)))
     say("%s shared by load generator, servers and PostgreSQL %s" % (
         common.machine(), s["server_version"].split()[0]))
     say("  ".join("%s=%s" % (k, v) for k, v in s.items() if k != "server_version"))
@@ -306,7 +310,8 @@ def summary_rows(runner):
             else:
                 values = spread(values)
             row[figure + "_q1"], row[figure], row[figure + "_q3"] = values
-        for figure in ("pg_cpu_us", "front_cpu_us", "load_cpu_us", "body_bytes"):
+        for figure in ["pg_cpu_us", "front_cpu_us", "load_cpu_us", "body_bytes",
+                       *runner.scenario.more]:
             values = [r[figure] for r in runs]
             row[figure] = None if None in values else statistics.median(values)
         rows.append(row)

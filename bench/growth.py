@@ -11,7 +11,6 @@ Both use compare.py's interleaved runs; here are their data and their targets.
 import argparse
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ import time
 import compare
 import database
 import memory
+import pgbench
 import procs
 import setup
 from common import say
@@ -154,14 +154,19 @@ def tenants(o):
 # ---- history ---------------------------------------------------------------
 
 LEDGER = """
-INSERT INTO mortar.credit_ledger (tenant_id, entry_id, kind, from_account,
-        to_account, amount_uc, posted_at, epoch_id)
-    SELECT :'t', ('0189' || lpad(to_hex(i), 8, '0') || '7' || lpad(to_hex(i % 4096), 3, '0')
-                  || '8000' || lpad(to_hex(i), 12, '0'))::uuid,
-           'charge', 'available', 'consumed', 1,
-           now() - interval '400 days' + i * interval '3 seconds', e.epoch_id
-      FROM generate_series(:first::int8, :last::int8) i,
-           (SELECT epoch_id FROM mortar.epochs LIMIT 1) e;
+INSERT INTO mortar.credit_ledger (tenant_id, entry_id, movement_id, kind,
+        from_account, to_account, amount_uc, grant_id, effective_at, posted_at,
+        epoch_id)
+    SELECT :'t', i.id, i.id, 'charge', 'available', 'consumed', 1, g.grant_id,
+           i.at, i.at, e.epoch_id
+      FROM (SELECT ('0189' || lpad(to_hex(n), 8, '0') || '7'
+                    || lpad(to_hex(n % 4096), 3, '0') || '8000'
+                    || lpad(to_hex(n), 12, '0'))::uuid AS id,
+                   now() - interval '400 days' + n * interval '3 seconds' AS at
+              FROM generate_series(:first::int8, :last::int8) n) i,
+           (SELECT epoch_id FROM mortar.epochs LIMIT 1) e,
+           (SELECT grant_id FROM mortar.credit_grants WHERE tenant_id = :'t'
+             ORDER BY amount_uc DESC LIMIT 1) g;
 INSERT INTO mortar.idempotency (tenant_id, key, fingerprint, result)
     SELECT :'t', 'past-' || i, '\\x00', gen_random_uuid()
       FROM generate_series(:first::int8, :last::int8) i;
@@ -198,24 +203,8 @@ class Charge(Target):
     tenant."""
 
     def measure(self, postmaster, connections, seconds):
-        with tempfile.NamedTemporaryFile("w", suffix=".sql") as f:
-            f.write("SELECT mortar.charge('%s', 1, 'bench-' || gen_random_uuid());\n" % self.key)
-            f.flush()
-            before = procs.tree_cpu_s(postmaster)
-            done = subprocess.run(
-                ["pgbench", "-n", "-M", "prepared", "-c", str(connections), "-j", "1", "-T", str(seconds),
-                 "-f", f.name], capture_output=True, text=True, check=False)
-        values = {line.partition(":")[0].strip(): line.partition(":")[2].strip()
-                  for line in done.stdout.splitlines() if ":" in line}
-        count = int(values.get("number of transactions actually processed", "0").split("/")[0])
-        failed = values.get("number of failed transactions", "0").split()[0]
-        if done.returncode != 0 or not count or failed != "0":
-            raise BenchError("pgbench failed: " + done.stderr[-300:])
-        cpu = procs.tree_cpu_s(postmaster) - before
-        return {"requests": count, "seconds": float(seconds), "req_per_s": count / seconds,
-                "body_bytes": 0, "load_cpu_us": 0.0, "pg_cpu_us": cpu / count * 1e6,
-                "front_cpu_us": 0.0, "server_cpu_us": cpu / count * 1e6,
-                "foreign_share": None}
+        return pgbench.run("SELECT mortar.charge('%s', 1, 'bench-' || gen_random_uuid());\n"
+                           % self.key, postmaster, connections, seconds)
 
 
 def history(o):
@@ -247,7 +236,9 @@ def history(o):
         run("history-" + what, Scenario(
             "%s of a tenant with %d ledger entries, and with none" % (what, entries),
             ["empty", "long"], [Ratio("long", "empty", "server_cpu_us", most=HISTORY_BAR)],
-            insert=what == "insert"), o, made)
+            insert=what == "insert",
+            sessions="sessions of pgbench" if what == "charge" else Scenario.sessions),
+            o, made)
 
 
 def run(name, scenario, o, targets):

@@ -3,11 +3,12 @@
 # here says what is compared with what, and how to measure a running installation.
 #
 #   SCENARIO     names from README.md, default: list list-metering insert gate
-#   DURATION     seconds of one run, default 5
+#   DURATION     seconds of one run, default 5; of spend-hot 2
 #   SIZE         what the scenario varies: tables in a list (10), connections of
 #                idle (1000), requests of soak (1000000), most tenants of tenants
-#                (100000), ledger entries of history (100000)
-#   CONNECTIONS  keep-alive connections, default 64
+#                (100000), ledger entries of history (100000), tenants of
+#                spend-hot (1000)
+#   CONNECTIONS  keep-alive connections, default 64; sessions of spend-hot, 32
 #   ROUNDS       least number of rounds, default 5
 #   GATEWAY_FLAGS, SEED_FLAGS   given to mortar-gateway and the limits, to seed-go
 #   MORTAR_URL   base address of an installation that exists; with MORTAR_TENANT
@@ -36,6 +37,7 @@ program() {
     gate) echo gate.py ;;
     idle | soak) echo memory.py ;;
     tenants | history) echo growth.py ;;
+    spend-hot) echo spend.py ;;
     *) echo compare.py ;;
   esac
 }
@@ -179,6 +181,8 @@ start_private() {
   [[ " $scenarios " != *" tenants "* ]] || settings+=(
     mortar.max_tenants=200000 mortar.max_keys=200000 mortar.max_usage_slots=600000)
   [[ " $scenarios " != *" history "* ]] || settings+=(autovacuum=off)
+  [[ " $scenarios " != *" spend-hot "* ]] ||
+    settings+=(autovacuum=off track_wal_io_timing=on checkpoint_timeout=1h max_wal_size=4GB)
   connect=$("$top/regress/cluster.sh" start "$dir" "${settings[@]}") || exit 1
   eval "$connect"
   psql -XqAt -v ON_ERROR_STOP=1 -c 'CREATE DATABASE bench' || exit 1
@@ -199,7 +203,7 @@ began=$SECONDS
 if [ -z "${MORTAR_URL:-}" ]; then
   "$top/regress/install-packages.sh" bench || exit 1
 fi
-for program in python3 wrk gnuplot psql; do
+for program in python3 wrk gnuplot psql pgbench; do
   command -v "$program" >/dev/null || die "$program is missing; Debian has it"
 done
 needed=
@@ -266,6 +270,11 @@ run_scenario() {
         scenario=$(basename "$part" .csv)
         plot plot.gp "$scenario.csv" "title=$scenario"
       done
+      ;;
+    spend-hot)
+      python3 "$here/spend.py" spend-hot ${size:+--size "$size"} --rounds "$rounds" \
+        --connections "${CONNECTIONS:-32}" --duration "${DURATION:-2}" || exit 1
+      plot plot.gp spend-hot.csv "title=spend-hot: ${CONNECTIONS:-32} sessions"
       ;;
     *)
       python3 "$here/compare.py" "$scenario" "${load[@]}" || exit 1

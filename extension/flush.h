@@ -24,13 +24,6 @@ extern bool  mtr_database_exists(Oid dboid);
 /* installs the ProcessUtility hook (DROP DATABASE and its kin, DROP EXTENSION) */
 extern void mtr_utility_init(void);
 
-/*
- * Held by DROP EXTENSION, and taken by CREATE EXTENSION, to the end of the
- * transaction: nothing of a new extension can be in memory before memory knows
- * that the old one is gone.
- */
-extern void mtr_lock_extension(void);
-
 /* stopfile.c: called by the postmaster's exit callback, registered at start */
 extern void mtr_stopfile_init(void);
 

@@ -12,6 +12,9 @@
  * the costs of all rows of a price always sum to f(their quantity), which is
  * what the calls have paid.
  *
+ * Who paid: burns of the tenant's purse, which the same statement writes.  A tenant
+ * may have burns and no usage: a grant has repaid its debt.
+ *
  * The dirty bit is taken away before the copy.  A call that commits meanwhile
  * moves done and sets the bit under the tenant's mutex, which the copy needs:
  * either the copy sees the call's usage or the next look sees its bit.
@@ -36,6 +39,7 @@
 #include "flush_batch.h"
 #include "guc.h"
 #include "http.h"
+#include "slot.h"
 #include "spi.h"
 #include "xact.h"
 
@@ -80,6 +84,7 @@ void
 mtr_batch_init(MtrFlushBatch *b, MtrDb *db)
 {
 	b->db = db;
+	b->tenant = palloc(MTR_FLUSH_TENANTS * sizeof(MtrFlushTenant));
 	b->slot = palloc(MTR_FLUSH_ROWS * sizeof(MtrFlushSlot));
 	mtr_journal_init(&b->journal);
 	mtr_batch_begin(b);
@@ -91,7 +96,7 @@ mtr_batch_begin(MtrFlushBatch *b)
 	b->ntenants = 0;
 	b->nslots = 0;
 	b->nrows = 0;
-	b->journal.nrows = 0;
+	b->journal.nrows = b->journal.nburns = 0;
 	b->started = GetCurrentTimestamp();
 }
 
@@ -148,13 +153,9 @@ mtr_flush_cut(const struct mtr_ring *ring, int64 from, int64 upto,
 
 	if (n == 0)
 	{
-		int64 unix_us =
-			GetCurrentTimestamp() +
-			(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
 		segment[0].from = from;
 		segment[0].upto = upto;
-		segment[0].minute = (int32) (unix_us / USECS_PER_MINUTE);
+		segment[0].minute = mtr_minute_of(GetCurrentTimestamp());
 		n = 1;
 	}
 	return n;
@@ -162,13 +163,15 @@ mtr_flush_cut(const struct mtr_ring *ring, int64 from, int64 upto,
 
 /* returns what they cost together */
 static int64
-add_rows(MtrFlushBatch *b, const MtrTenant *t, const MtrUsageKey *key,
-		 const Copy *c, const struct mtr_segment *segment, int n, int64 *walk)
+add_rows(MtrFlushBatch *b, const MtrTenant *t, const pg_uuid_t *movement_id,
+		 const MtrUsageKey *key, const Copy *c,
+		 const struct mtr_segment *segment, int n, int64 *walk)
 {
 	MtrJournalRow row;
 	int64         cost = 0;
 
 	row.tenant = t->tenant_id;
+	row.movement_id = *movement_id;
 	row.meter = mtr_meter_name((MtrMeter) key->meter);
 	row.key_id = key->key_id;
 	row.route = mtr_route_template(key->route);
@@ -195,9 +198,13 @@ add_rows(MtrFlushBatch *b, const MtrTenant *t, const MtrUsageKey *key,
 	return cost;
 }
 
-/* MtrShared.lock is held; false: no room for all of the tenant's rows */
+/*
+ * MtrShared.lock is held; false: no room for all of the tenant's rows.	*total is what
+ * those cost that were added.
+ */
 static bool
-add_slots(MtrFlushBatch *b, MtrTenant *t)
+add_slots(MtrFlushBatch *b, MtrTenant *t, const pg_uuid_t *movement_id,
+		  int64 *total)
 {
 	struct mtr_segment segment[MTR_RING_MARKS];
 	int64              walk[MTR_COUNTERS];
@@ -218,7 +225,8 @@ add_slots(MtrFlushBatch *b, MtrTenant *t)
 			return false;
 		if (c.counter >= 0 && walk[c.counter] < 0)
 			walk[c.counter] = c.counter_flushed;
-		cost = add_rows(b, t, &u->key, &c, segment, n, walk);
+		cost = add_rows(b, t, movement_id, &u->key, &c, segment, n, walk);
+		*total += cost;
 
 		s = &b->slot[b->nslots++];
 		s->tenant = t;
@@ -245,22 +253,80 @@ clear_dirty(int32 tenant)
 							~(UINT64CONST(1) << (tenant % 64)));
 }
 
+/* MtrShared.lock is held */
+static void
+add_burns(MtrFlushBatch *b, MtrTenant *t, MtrFlushTenant *f,
+		  const pg_uuid_t *movement_id, int64 cost)
+{
+	pg_uuid_t id[MTR_PURSE_SOURCES];
+
+	SpinLockAcquire(&t->mutex);
+	f->nparts = mtr_purse_carry(&t->purse, cost, f->part, f->nparts);
+	for (int i = 0; i < f->nparts; i++)
+		id[i] = mtr_part_grant(t, &f->part[i]);
+	SpinLockRelease(&t->mutex);
+
+	for (int i = 0; i < f->nparts; i++)
+	{
+		MtrBurnRow row = {.tenant = t->tenant_id,
+						  .movement_id = *movement_id,
+						  .account = mtr_part_account(&f->part[i]),
+						  .grant_id = id[i],
+						  .amount_uc = f->part[i].amount};
+
+		mtr_journal_burn(&b->journal, &row);
+	}
+}
+
+/*
+ * MtrShared.lock is held.  False: no room.  Only a tenant with more rows than any
+ * batch can hold is divided.
+ */
+static bool
+add_tenant(MtrFlushBatch *b, MtrTenant *t, MtrFlushTenant *f)
+{
+	int       nrows = b->journal.nrows;
+	int       nslots = b->nslots;
+	int64     cost = 0;
+	pg_uuid_t movement_id;
+	bool      all;
+
+	/* in this order, see core/purse.h */
+	SpinLockAcquire(&t->mutex);
+	f->nparts = mtr_purse_unwritten(&t->purse, f->part);
+	SpinLockRelease(&t->mutex);
+	mtr_new_id(&movement_id);
+	all = add_slots(b, t, &movement_id, &cost);
+	if (!all && nrows > 0)
+	{
+		b->journal.nrows = nrows;
+		b->nslots = nslots;
+		f->nparts = 0;
+		return false;
+	}
+	add_burns(b, t, f, &movement_id, cost);
+	return all;
+}
+
 bool
 mtr_batch_add(MtrFlushBatch *b, int32 tenant)
 {
-	MtrTenant *t = &MtrTenants[tenant];
-	bool       all = true;
+	MtrTenant      *t = &MtrTenants[tenant];
+	MtrFlushTenant *f;
+	bool            all = true;
 
 	if (b->ntenants == MTR_FLUSH_TENANTS)
 		return false;
 
 	/* noted first: an error from here on must find it in the batch */
-	b->tenant[b->ntenants++] = tenant;
+	f = &b->tenant[b->ntenants++];
+	f->index = tenant;
+	f->nparts = 0;
 	clear_dirty(tenant);
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
 	if (t->state != MTR_TENANT_FREE && t->db == b->db - MtrShared->db &&
 		t->generation >= pg_atomic_read_u64(&b->db->purged))
-		all = add_slots(b, t);
+		all = add_tenant(b, t, f);
 	LWLockRelease(MtrShared->lock);
 	if (!all)
 		set_dirty(tenant);
@@ -270,7 +336,9 @@ mtr_batch_add(MtrFlushBatch *b, int32 tenant)
 /*
  * The COMMIT callback: what was written is flushed.  A slot that is moved on
  * may be evicted the next instant, with its tenant if it was the last one, so
- * each slot is touched once and the tenant not after its last slot.
+ * each slot is touched once and the tenant not after its last slot.  Purses come
+ * before: a tenant that has slots here is kept by them, one that has none is not
+ * touched again.
  */
 static void
 note_flushed(void *arg)
@@ -278,6 +346,17 @@ note_flushed(void *arg)
 	MtrFlushBatch *b = arg;
 	MtrDb         *db = b->db;
 
+	for (int i = 0; i < b->ntenants; i++)
+	{
+		const MtrFlushTenant *f = &b->tenant[i];
+		MtrTenant            *t = &MtrTenants[f->index];
+
+		if (f->nparts == 0)
+			continue;
+		SpinLockAcquire(&t->mutex);
+		mtr_purse_flushed(&t->purse, f->part, f->nparts);
+		SpinLockRelease(&t->mutex);
+	}
 	for (int i = 0; i < b->nslots; i++)
 	{
 		const MtrFlushSlot *s = &b->slot[i];
@@ -301,7 +380,7 @@ note_flushed(void *arg)
 void
 mtr_batch_write(MtrFlushBatch *b)
 {
-	if (b->nslots == 0)
+	if (b->nslots == 0 && b->journal.nburns == 0)
 		return;
 	b->nrows = b->journal.nrows;
 	mtr_journal_write(&b->journal, &MtrShared->epoch_id);
@@ -313,28 +392,16 @@ void
 mtr_batch_undo(MtrFlushBatch *b)
 {
 	for (int i = 0; i < b->ntenants; i++)
-		set_dirty(b->tenant[i]);
+		set_dirty(b->tenant[i].index);
 	pg_atomic_write_u32(&b->db->dirty, 1);
 }
 
 /*
- * The mutex is held.  What calls have paid one by one fits; moved up, it may be
- * one micro-credit more or less.
+ * Moves all of a slot's numbers up; the mutex is held.  What its calls have paid
+ * may then be one micro-credit more or less than what will be booked.
  */
-static int64
-unflushed_cost(const MtrCounter *c)
-{
-	int64 cost;
-
-	return mtr_price_step(c->flushed, c->priced - c->flushed, c->num_uc,
-						  c->per_units, &cost)
-			   ? cost
-			   : 0;
-}
-
-/* moves all of a slot's numbers up; the mutex is held */
 static void
-shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
+shift(MtrTenant *t, MtrUsage *u, int counter, int64 by, TimestampTz now)
 {
 	u->flushed += by;
 	u->done += by;
@@ -344,12 +411,14 @@ shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
 	if (counter >= 0)
 	{
 		MtrCounter *c = &t->counter[counter];
-		int64       before = unflushed_cost(c);
+		int64       more = -mtr_counter_cost(c, c->priced);
 
 		c->flushed += by;
 		c->done += by;
 		c->priced += by;
-		t->unflushed_uc += unflushed_cost(c) - before;
+		more += mtr_counter_cost(c, c->priced);
+		t->unflushed_uc += more;
+		mtr_purse_settle(&t->purse, now, -more);
 	}
 }
 
@@ -364,7 +433,8 @@ shift(MtrTenant *t, MtrUsage *u, int counter, int64 by)
 void
 mtr_batch_rebase(MtrFlushBatch *b)
 {
-	bool moved = false;
+	TimestampTz now = GetCurrentTimestamp();
+	bool        moved = false;
 
 	for (int i = 0; i < b->nslots; i++)
 	{
@@ -384,7 +454,7 @@ mtr_batch_rebase(MtrFlushBatch *b)
 		SpinLockAcquire(&s->tenant->mutex);
 		if (s->usage->key.tenant == s->tenant->index &&
 			s->usage->flushed == s->from)
-			shift(s->tenant, s->usage, s->counter, mark - s->from);
+			shift(s->tenant, s->usage, s->counter, mark - s->from, now);
 		SpinLockRelease(&s->tenant->mutex);
 		moved = true;
 	}

@@ -24,6 +24,7 @@
 typedef struct MtrJournalRow
 {
 	const char *tenant;
+	pg_uuid_t   movement_id; /* one per tenant and flush */
 	const char *meter;
 	pg_uuid_t   key_id;
 	const char *route;
@@ -34,27 +35,42 @@ typedef struct MtrJournalRow
 	int64       cost_uc;
 } MtrJournalRow;
 
-#define MTR_JOURNAL_COLUMNS 9
+/* one source's part in paying for the rows of a movement */
+typedef struct MtrBurnRow
+{
+	const char *tenant;
+	pg_uuid_t   movement_id;
+	const char *account;  /* as mtr_part_account */
+	pg_uuid_t   grant_id; /* all zero: none */
+	int64       amount_uc;
+} MtrBurnRow;
+
+#define MTR_JOURNAL_COLUMNS 10
+#define MTR_BURN_COLUMNS 5
 
 /* rows not written yet, column by column as the statement wants them */
 typedef struct MtrJournal
 {
 	int    nrows;
+	int    nburns;
 	Datum *column[MTR_JOURNAL_COLUMNS];
+	Datum *burn[MTR_BURN_COLUMNS];
 } MtrJournal;
 
-/* a journal with room for MTR_FLUSH_ROWS rows, in the current memory context */
+/* a journal with room for MTR_FLUSH_ROWS of each, in the current memory context */
 extern void mtr_journal_init(MtrJournal *j);
 
 /*
- * Copies the row into the current memory context, which must live until it is
- * written.  The journal must not be full.
+ * Copy the row into the current memory context, which must live until it is
+ * written.  The journal must not be full; *row may name each grant of a tenant once
+ * until it is written.
  */
 extern void mtr_journal_add(MtrJournal *j, const MtrJournalRow *row);
+extern void mtr_journal_burn(MtrJournal *j, const MtrBurnRow *row);
 
 /*
- * Inserts the rows into mortar.usage_journal and moves mortar.usage_marks, in
- * one statement; empties the journal.  Needs SPI.
+ * Inserts the rows into mortar.usage_journal and mortar.credit_burns and moves the marks
+ * of both, in one statement; empties the journal.  Needs SPI.
  */
 extern void mtr_journal_write(MtrJournal *j, const pg_uuid_t *epoch_id);
 
@@ -102,12 +118,23 @@ typedef struct MtrFlushSlot
 	int64      cost_uc; /* of that stretch */
 } MtrFlushSlot;
 
+/* a tenant of the batch, and who has paid for its usage */
+typedef struct MtrFlushTenant
+{
+	int32           index;
+	int             nparts;
+	struct mtr_part part[MTR_PURSE_SOURCES];
+} MtrFlushTenant;
+
+StaticAssertDecl(MTR_FLUSH_TENANTS *MTR_PURSE_SOURCES <= MTR_FLUSH_ROWS,
+				 "the journal has room for all parts of a batch");
+
 typedef struct MtrFlushBatch
 {
-	MtrDb        *db;
-	int           ntenants;
-	int32         tenant[MTR_FLUSH_TENANTS];
-	int           nslots;
+	MtrDb          *db;
+	int             ntenants;
+	MtrFlushTenant *tenant; /* [MTR_FLUSH_TENANTS] */
+	int             nslots;
 	MtrFlushSlot *slot; /* [MTR_FLUSH_ROWS]; those of a tenant stand together */
 	MtrJournal    journal;
 	int           nrows; /* that mtr_batch_write has written */
@@ -129,8 +156,9 @@ extern void mtr_batch_begin(MtrFlushBatch *b);
 
 /*
  * Copies what is unflushed of a tenant into the batch and takes its dirty bit
- * away.  False when the batch is full: then the bit stays and what was copied
- * counts; the rest is for another batch.  Within a flush transaction only.
+ * away.  False when the batch is full: then the bit stays, and the tenant, or what
+ * is more of it than any batch can hold, is for another batch.	 Within a flush
+ * transaction only.
  */
 extern bool mtr_batch_add(MtrFlushBatch *b, int32 tenant);
 

@@ -5,7 +5,7 @@
  * Rows are collected column by column, because the statement takes one array
  * for each column: thousands of rows are one statement with one kept plan.  The
  * same statement moves the marks, so that the journal and its summary cannot
- * part.
+ * part.	 Likewise what was burned.
  *
  * Only one process of a database writes here at any time (see flusher.c), so
  * marks are never fought for.
@@ -30,22 +30,48 @@ enum
 	COLUMN_FROM,
 	COLUMN_UPTO,
 	COLUMN_MINUTE,
-	COLUMN_COST
+	COLUMN_COST,
+	COLUMN_MOVEMENT
 };
 
-StaticAssertDecl(COLUMN_COST == MTR_JOURNAL_COLUMNS - 1,
-				 "every column of the journal has its array");
+enum
+{
+	BURN_TENANT,
+	BURN_MOVEMENT,
+	BURN_ACCOUNT,
+	BURN_GRANT,
+	BURN_AMOUNT
+};
+
+StaticAssertDecl(COLUMN_MOVEMENT == MTR_JOURNAL_COLUMNS - 1 &&
+					 BURN_AMOUNT == MTR_BURN_COLUMNS - 1,
+				 "every column has its array");
 
 static MtrStmt stmt_write = {
 	.sql =
 		"WITH segment AS ("
-		"  SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+		"  SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 		"    AS s (tenant_id, meter, key_id, route, price_id, from_qty,"
-		"          upto_qty, minute, cost_uc)), "
+		"          upto_qty, minute, cost_uc, movement_id)), "
+		"burn AS ("
+		"  SELECT * FROM unnest($11, $12, $13, $14, $15)"
+		"    AS b (tenant_id, movement_id, from_account, grant_id, "
+		"amount_uc)), "
 		"journal AS ("
 		"  INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route,"
-		"    price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)"
-		"  SELECT s.*, $10 FROM segment s) "
+		"    price_id, from_qty, upto_qty, minute, cost_uc, movement_id,"
+		"    epoch_id)"
+		"  SELECT s.*, $16 FROM segment s), "
+		"burns AS ("
+		"  INSERT INTO mortar.credit_burns (tenant_id, movement_id,"
+		"    from_account, grant_id, amount_uc, epoch_id)"
+		"  SELECT b.*, $16 FROM burn b), "
+		"burn_marks AS ("
+		"  INSERT INTO mortar.burn_marks AS m (tenant_id, from_account,"
+		"    grant_id, burned_uc)"
+		"  SELECT tenant_id, from_account, grant_id, amount_uc FROM burn"
+		"  ON CONFLICT (tenant_id, from_account, grant_id) DO UPDATE"
+		"  SET burned_uc = m.burned_uc + EXCLUDED.burned_uc) "
 		"INSERT INTO mortar.usage_marks AS m (tenant_id, meter, key_id, route,"
 		"  price_id, upto_qty, cost_uc) "
 		"SELECT tenant_id, meter, key_id, route, price_id,"
@@ -55,10 +81,11 @@ static MtrStmt stmt_write = {
 		"SET upto_qty = EXCLUDED.upto_qty,"
 		"  cost_uc = m.cost_uc + EXCLUDED.cost_uc",
 	.role = MTR_ROLE_OWNER,
-	.nargs = 10,
+	.nargs = 16,
 	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, TEXTARRAYOID,
 				 UUIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID,
-				 INT8ARRAYOID, UUIDOID},
+				 INT8ARRAYOID, UUIDARRAYOID, TEXTARRAYOID, UUIDARRAYOID,
+				 TEXTARRAYOID, UUIDARRAYOID, INT8ARRAYOID, UUIDOID},
 };
 
 static MtrStmt stmt_mark = {
@@ -81,16 +108,11 @@ static MtrStmt stmt_priced = {
 void
 mtr_journal_init(MtrJournal *j)
 {
-	j->nrows = 0;
+	j->nrows = j->nburns = 0;
 	for (int i = 0; i < MTR_JOURNAL_COLUMNS; i++)
 		j->column[i] = palloc(MTR_FLUSH_ROWS * sizeof(Datum));
-}
-
-static TimestampTz
-minute_timestamp(int32 minute)
-{
-	return (int64) minute * USECS_PER_MINUTE -
-		   (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+	for (int i = 0; i < MTR_BURN_COLUMNS; i++)
+		j->burn[i] = palloc(MTR_FLUSH_ROWS * sizeof(Datum));
 }
 
 void
@@ -108,48 +130,61 @@ mtr_journal_add(MtrJournal *j, const MtrJournalRow *row)
 	j->column[COLUMN_FROM][n] = Int64GetDatum(row->from_qty);
 	j->column[COLUMN_UPTO][n] = Int64GetDatum(row->upto_qty);
 	j->column[COLUMN_MINUTE][n] =
-		TimestampTzGetDatum(minute_timestamp(row->minute));
+		TimestampTzGetDatum(mtr_time_of_minute(row->minute));
 	j->column[COLUMN_COST][n] = Int64GetDatum(row->cost_uc);
+	j->column[COLUMN_MOVEMENT][n] = mtr_uuid_datum(&row->movement_id);
 	j->nrows++;
 }
 
-static Datum
-column_array(const MtrJournal *j, int column)
+void
+mtr_journal_burn(MtrJournal *j, const MtrBurnRow *row)
 {
-	Oid type;
+	int n = j->nburns;
 
-	switch (column)
+	Assert(n < MTR_FLUSH_ROWS);
+	Assert(row->amount_uc != 0);
+	j->burn[BURN_TENANT][n] = CStringGetTextDatum(row->tenant);
+	j->burn[BURN_MOVEMENT][n] = mtr_uuid_datum(&row->movement_id);
+	j->burn[BURN_ACCOUNT][n] = CStringGetTextDatum(row->account);
+	j->burn[BURN_GRANT][n] = mtr_uuid_datum(&row->grant_id);
+	j->burn[BURN_AMOUNT][n] = Int64GetDatum(row->amount_uc);
+	j->nburns++;
+}
+
+static Datum
+array_of(Datum *d, int n, Oid arraytype)
+{
+	switch (arraytype)
 	{
-		case COLUMN_TENANT:
-		case COLUMN_METER:
-		case COLUMN_ROUTE:
-			return PointerGetDatum(construct_array(
-				j->column[column], j->nrows, TEXTOID, -1, false, TYPALIGN_INT));
-		case COLUMN_KEY:
-		case COLUMN_PRICE:
-			return PointerGetDatum(construct_array(j->column[column], j->nrows,
-												   UUIDOID, UUID_LEN, false,
-												   TYPALIGN_CHAR));
+		case TEXTARRAYOID:
+			return PointerGetDatum(
+				construct_array(d, n, TEXTOID, -1, false, TYPALIGN_INT));
+		case UUIDARRAYOID:
+			return PointerGetDatum(
+				construct_array(d, n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
 		default:
-			type = column == COLUMN_MINUTE ? TIMESTAMPTZOID : INT8OID;
 			return PointerGetDatum(construct_array(
-				j->column[column], j->nrows, type, sizeof(int64),
-				FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+				d, n,
+				arraytype == TIMESTAMPTZARRAYOID ? TIMESTAMPTZOID : INT8OID,
+				sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	}
 }
 
 void
 mtr_journal_write(MtrJournal *j, const pg_uuid_t *epoch_id)
 {
-	Datum args[MTR_JOURNAL_COLUMNS + 1];
+	Datum args[MTR_JOURNAL_COLUMNS + MTR_BURN_COLUMNS + 1];
+	int   n = 0;
 
-	if (j->nrows == 0)
+	if (j->nrows == 0 && j->nburns == 0)
 		return;
-	for (int i = 0; i < MTR_JOURNAL_COLUMNS; i++)
-		args[i] = column_array(j, i);
-	args[MTR_JOURNAL_COLUMNS] = UUIDPGetDatum(epoch_id);
+	for (int i = 0; i < MTR_JOURNAL_COLUMNS; i++, n++)
+		args[n] = array_of(j->column[i], j->nrows, stmt_write.argtypes[n]);
+	for (int i = 0; i < MTR_BURN_COLUMNS; i++, n++)
+		args[n] = array_of(j->burn[i], j->nburns, stmt_write.argtypes[n]);
+	args[n] = UUIDPGetDatum(epoch_id);
 	mtr_exec(&stmt_write, args, NULL, MTR_SNAP_WRITE, 0);
-	j->nrows = 0;
+	j->nrows = j->nburns = 0;
 }
 
 int64

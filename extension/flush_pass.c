@@ -236,11 +236,12 @@ after_failed_batch(bool retry)
 	}
 	if (n == 1 && !retry)
 	{
-		set_aside(batch.tenant[0]);
+		set_aside(batch.tenant[0].index);
 		return MTR_FLUSH_FAILED;
 	}
 	tenants = palloc(n * sizeof(int32));
-	memcpy(tenants, batch.tenant, n * sizeof(int32));
+	for (int i = 0; i < n; i++)
+		tenants[i] = batch.tenant[i].index;
 	result = one_by_one(tenants, n);
 	pfree(tenants);
 	return result;

@@ -1,45 +1,85 @@
 /*
  * gate.c
- *		The credit gate: admit, take, give, price (see gate.h).
+ *		The credit gate: admit, take, give back, give (see gate.h).
  *
  * Everything happens under the tenant's spinlock, in one acquisition per
- * step, and is recorded in xact.c before the lock is released to anyone who
- * could abort: room for the record is reserved first, so recording cannot fail.
+ * step, and is recorded in xact.c before anything could abort: room for the record
+ * is reserved first, so recording cannot fail.
  *
- * The cost of q units on top of the priced quantity p is f(p + q) - f(p) with
- * f(x) = floor(x * num / per): costs telescope, so that any sequence of calls
- * and aborts costs exactly f(what remained).
+ * Which grant pays is decided by the purse (core/purse.h), at that instant.  A
+ * transaction keeps a reference on every cell that its records name, so that
+ * the cell's grant stays in it.
  */
 #include "mortar.h"
 
 #include "access/xact.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
 
-#include "core/price.h"
 #include "price.h"
+#include "refill.h"
 #include "slot_load.h"
 #include "xact.h"
 
-/* how often one looks whether usage has been flushed meanwhile */
-#define BOUND_POLL_MS 10
+/* how often one tries whether the purse can be loaded again */
+#define AGAIN_POLL_MS 10
+
+/*
+ * Limits that this transaction has set hold for itself at once: they are put on
+ * while the mutex is held, and taken off again.
+ */
+static void
+own_limits(MtrTenant *t, const MtrPinned *pin, int sign)
+{
+	t->purse.mode += sign * pin->mode;
+	t->purse.floor += sign * pin->floor;
+}
+
+/* the mutex is held */
+static int64
+available_locked(MtrTenant *t, const MtrPinned *pin)
+{
+	return t->purse.available + mtr_purse_own(&t->purse, pin->own) +
+		   pin->behind_uc;
+}
 
 int64
 mtr_available(MtrTenant *t)
 {
-	int64 available;
+	MtrPinned  *pin = mtr_xact_pinned(t);
+	TimestampTz now = GetCurrentStatementStartTimestamp();
+	int64       available;
 
 	SpinLockAcquire(&t->mutex);
-	available = t->available;
+	mtr_purse_advance(&t->purse, now);
+	available = available_locked(t, pin);
 	SpinLockRelease(&t->mutex);
-	return available + mtr_xact_pinned(t)->pending;
+	return available;
+}
+
+bool
+mtr_is_short_locked(MtrTenant *t, const MtrPinned *pin, TimestampTz now,
+					int64 amount, MtrShortfall *s)
+{
+	bool is_short;
+
+	own_limits(t, pin, 1);
+	mtr_purse_advance(&t->purse, Max(now, t->last_posted));
+	is_short = amount > mtr_purse_spendable(&t->purse, pin->own);
+	own_limits(t, pin, -1);
+	s->required_uc = amount;
+	s->available_uc = available_locked(t, pin);
+	return is_short;
 }
 
 bool
 mtr_gate_admit(MtrTenant *t, uint32 meters, MtrShortfall *s)
 {
 	const MtrPrice *prices = mtr_prices();
-	int64           pending = mtr_xact_pinned(t)->pending;
+	TimestampTz     now = GetCurrentStatementStartTimestamp();
+	MtrPinned      *pin = mtr_xact_pinned(t);
 	bool            costs = false;
-	bool            ok;
+	bool            is_short;
 
 	for (int m = 0; m < MTR_METERS; m++)
 		if ((meters & (1u << m)) && prices[m].num_uc > 0)
@@ -48,250 +88,320 @@ mtr_gate_admit(MtrTenant *t, uint32 meters, MtrShortfall *s)
 		return true;
 
 	SpinLockAcquire(&t->mutex);
-	s->available_uc = t->available + pending;
-	ok = s->available_uc > t->floor;
+	is_short = mtr_is_short_locked(t, pin, now, 1, s);
 	SpinLockRelease(&t->mutex);
-	s->required_uc = 1;
-	return ok;
+	return !is_short;
 }
 
-/*
- * Takes cost from the transaction's own grants first, then from the slot.
- * The mutex is held.  False, with nothing changed, when the slot cannot pay.
- */
-static bool
-take_locked(MtrTenant *t, int64 cost, int64 pending, int64 *from_pending,
-			MtrShortfall *s)
+/* the mutex is held: the cell keeps its grant to the end of the transaction */
+static void
+ref_cell(MtrTenant *t, MtrPinned *pin, int cell)
 {
-	int64 own = Min(cost, Max(pending, 0));
-	int64 rest = cost - own;
+	uint32 bit = 1u << cell;
 
-	if (rest > 0 && (t->available < t->floor || rest > t->available - t->floor))
-	{
-		s->required_uc = cost;
-		s->available_uc = t->available + pending;
-		return false;
-	}
-	t->available -= rest;
-	*from_pending = own;
-	return true;
+	if (pin->cells & bit)
+		return;
+	pin->cells |= bit;
+	t->purse.cell[cell].refs++;
+}
+
+MtrTaken
+mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now, int64 amount,
+				MtrParts *parts, MtrShortfall *s)
+{
+	enum mtr_take result;
+
+	own_limits(t, pin, 1);
+	result = mtr_purse_take(&t->purse, Max(now, t->last_posted), amount,
+							pin->own, parts->part, &parts->n);
+	own_limits(t, pin, -1);
+	for (int i = 0; i < parts->n; i++)
+		if (parts->part[i].cell != MTR_PURSE_ISSUED)
+			ref_cell(t, pin, parts->part[i].cell);
+	if (result == MTR_TAKE_OK)
+		return MTR_TAKEN;
+	s->required_uc = amount;
+	s->available_uc = available_locked(t, pin);
+	return result == MTR_TAKE_AGAIN ? MTR_TAKEN_AGAIN : MTR_TAKEN_SHORT;
+}
+
+/* sleeps a little; raises when that goes on for too long */
+static void
+wait_again(MtrTenant *t, int64 *deadline)
+{
+	int64 now = mtr_now_ms();
+
+	if (*deadline == 0)
+		*deadline = now + MTR_SLOT_WAIT_MS;
+	if (now >= *deadline)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("grants of tenant \"%s\" cannot be loaded now",
+						t->tenant_id),
+				 errdetail("%d grants at a time are in memory, and running "
+						   "transactions use them.",
+						   MTR_PURSE_CELLS),
+				 errhint("Try again; spend less in one transaction.")));
+	mtr_wake_flusher(&MtrShared->db[t->db]);
+	mtr_slot_nap(AGAIN_POLL_MS);
+}
+
+void
+mtr_gate_again(MtrTenant *t, int64 *deadline)
+{
+	if (!mtr_refill(t, NULL, NULL, NULL) || *deadline != 0)
+		wait_again(t, deadline);
+	else
+		*deadline = mtr_now_ms() + MTR_SLOT_WAIT_MS;
 }
 
 bool
-mtr_take(MtrTenant *t, int64 amount_uc, MtrShortfall *s)
+mtr_take(MtrTenant *t, int64 amount_uc, MtrParts *parts, MtrShortfall *s)
 {
-	int64 pending = mtr_xact_pinned(t)->pending;
-	int64 own = 0;
-	bool  ok;
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int64      deadline = 0;
+	MtrTaken   taken;
 
 	Assert(amount_uc > 0 && amount_uc <= MTR_MAX_AMOUNT_UC);
-	mtr_xact_reserve(1);
-	SpinLockAcquire(&t->mutex);
-	ok = take_locked(t, amount_uc, pending, &own, s);
-	SpinLockRelease(&t->mutex);
-	if (ok)
-		mtr_xact_debit(t, amount_uc - own, own);
-	return ok;
-}
-
-void
-mtr_untake(MtrTenant *t, int64 amount_uc)
-{
-	mtr_xact_reserve(1);
-	SpinLockAcquire(&t->mutex);
-	t->available += amount_uc;
-	SpinLockRelease(&t->mutex);
-	mtr_xact_debit(t, -amount_uc, 0);
-}
-
-void
-mtr_give(MtrTenant *t, int64 amount_uc)
-{
-	bool ok;
-
-	Assert(amount_uc > 0 && amount_uc <= MTR_MAX_AMOUNT_UC);
-	mtr_xact_reserve(1);
-	SpinLockAcquire(&t->mutex);
-	/* each of the three is at most a quarter of int64, so is their sum */
-	ok = t->available + t->incoming <= MTR_MAX_AMOUNT_UC - amount_uc;
-	if (ok)
-		t->incoming += amount_uc;
-	SpinLockRelease(&t->mutex);
-	if (!ok)
-		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-						errmsg("balance out of range"),
-						errdetail("A balance is at most " INT64_FORMAT
-								  " micro-credits.",
-								  MTR_MAX_AMOUNT_UC)));
-	mtr_xact_credit(t, amount_uc);
-}
-
-/*
- * What n quantities cost together.	 The mutex is held.  False when a counter
- * would leave its range; a cost beyond int64 is one that nobody can pay.
- */
-static bool
-price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
-			 int64 *cost, int64 *total)
-{
-	*total = 0;
-	for (int i = 0; i < n; i++)
+	mtr_xact_reserve(MTR_PURSE_SOURCES);
+	for (;;)
 	{
-		MtrCounter *c;
+		TimestampTz now = GetCurrentTimestamp();
 
-		cost[i] = 0;
-		if (refs[i].usage->taken > MTR_MAX_QUANTITY - qty[i])
-			return false;
-		if (refs[i].counter < 0)
-			continue;
-		c = &t->counter[refs[i].counter];
-		if (c->priced > MTR_MAX_QUANTITY - qty[i])
-			return false;
-		/* beyond int64, or beyond what any balance holds: nobody can pay */
-		if (!mtr_price_step(c->priced, qty[i], c->num_uc, c->per_units,
-							&cost[i]) ||
-			cost[i] > MTR_MAX_AMOUNT_UC)
-			cost[i] = PG_INT64_MAX / MTR_METERS;
-		*total += cost[i];
+		SpinLockAcquire(&t->mutex);
+		taken = mtr_take_locked(t, pin, now, amount_uc, parts, s);
+		SpinLockRelease(&t->mutex);
+		if (taken != MTR_TAKEN_AGAIN)
+			break;
+		mtr_gate_again(t, &deadline);
 	}
+	if (taken != MTR_TAKEN)
+		return false;
+	for (int i = 0; i < parts->n; i++)
+		mtr_xact_debit(t, &parts->part[i]);
 	return true;
 }
 
-/*
- * Would nothing be unflushed but for this transaction?	 The mutex is held.
- */
-static bool
-is_alone_locked(const MtrTenant *t, const MtrPinned *pin)
+void
+mtr_untake(MtrTenant *t, const MtrParts *parts)
 {
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		const MtrCounter *c = &t->counter[i];
-		int64             qty = c->priced - pin->charged[i] - c->flushed;
-		int64             cost;
+	TimestampTz now = GetCurrentTimestamp();
 
-		if (c->num_uc > 0 && qty > 0 &&
-			(!mtr_price_step(c->flushed, qty, c->num_uc, c->per_units, &cost) ||
-			 cost > 0))
-			return false;
+	mtr_xact_reserve(parts->n);
+	SpinLockAcquire(&t->mutex);
+	for (int i = 0; i < parts->n; i++)
+		mtr_purse_back(&t->purse, now, parts->part[i].cell,
+					   parts->part[i].amount);
+	mtr_purse_settle(&t->purse, now, 0);
+	SpinLockRelease(&t->mutex);
+	for (int i = 0; i < parts->n; i++)
+	{
+		struct mtr_part minus = {.cell = parts->part[i].cell,
+								 .amount = -parts->part[i].amount};
+
+		mtr_xact_debit(t, &minus);
 	}
-	return true;
 }
 
-/* what one charge comes to */
-typedef struct Bill
+const char *
+mtr_part_account(const struct mtr_part *part)
 {
-	int64 cost[MTR_METERS];
-	int64 total;
-	int64 own; /* of the total, what the transaction's own grants pay */
-} Bill;
+	if (part->cell == MTR_PURSE_DEBT)
+		return "debt";
+	return part->cell == MTR_PURSE_ISSUED ? "issued" : "available";
+}
 
-typedef enum Charged
+pg_uuid_t
+mtr_part_grant(MtrTenant *t, const struct mtr_part *part)
 {
-	CHARGED,
-	CHARGED_OUT_OF_RANGE,
-	CHARGED_SHORT,
-	CHARGED_LATER /* more would be unflushed than may be */
-} Charged;
+	pg_uuid_t id = {{0}};
 
-/* all or nothing, under one acquisition of the mutex */
-static Charged
-try_charge(MtrUsageRef *refs, const int64 *qty, int n, Bill *b, MtrShortfall *s)
-{
-	MtrTenant       *t = refs[0].tenant;
-	const MtrPinned *pin = mtr_xact_pinned(t);
-	Charged          result = CHARGED;
-
-	SpinLockAcquire(&t->mutex);
-	if (!price_locked(t, refs, qty, n, b->cost, &b->total))
-		result = CHARGED_OUT_OF_RANGE;
-	else if (!take_locked(t, b->total, pin->pending, &b->own, s))
-		result = CHARGED_SHORT;
-	else if (b->total > 0 &&
-			 b->total > t->max_unflushed_uc + pin->limit - t->unflushed_uc &&
-			 !is_alone_locked(t, pin))
-	{
-		t->available += b->total - b->own;
-		result = CHARGED_LATER;
-	}
-	else
-	{
-		t->unflushed_uc += b->total;
-		for (int i = 0; i < n; i++)
-		{
-			refs[i].usage->taken += qty[i];
-			if (refs[i].counter >= 0)
-				t->counter[refs[i].counter].priced += qty[i];
-		}
-	}
-	SpinLockRelease(&t->mutex);
-	return result;
+	/* constant while this transaction holds its reference */
+	if (part->cell < MTR_PURSE_CELLS)
+		memcpy(id.data, t->purse.cell[part->cell].grant.id, UUID_LEN);
+	return id;
 }
 
 static void
-raise_unflushed(MtrTenant *t)
+raise_out_of_range(void)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("tenant \"%s\" has as much unflushed usage as it may have",
-					t->tenant_id),
-			 errdetail("Usage that a crash could lose may cost " INT64_FORMAT
-					   " micro-credits.",
-					   t->max_unflushed_uc),
-			 errhint("The flusher may be behind, see mortar.flusher; or raise "
-					 "max_unflushed_uc by mortar.set_limit().")));
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("balance out of range"),
+			 errdetail("A balance is at most " INT64_FORMAT " micro-credits.",
+					   MTR_MAX_AMOUNT_UC)));
 }
 
 /*
- * Nothing is taken while others' usage has to be flushed first.  A call dearer
- * than the bound is charged when nothing of others is unflushed: waiting longer
- * would not help it.  So is one that goes on after it has reached the bound, since
- * what a transaction has charged is not flushed before its end.
+ * The mutex is held.  A cell for the grant, another grant's if need be: a
+ * transaction may spend its own at once.
  */
-static Charged
-charge_in_bound(MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
-				MtrShortfall *s)
+static int
+add_locked(MtrTenant *t, TimestampTz now, const struct mtr_grant *grant)
 {
-	MtrTenant *t = refs[0].tenant;
-	Charged    result;
-	int64      deadline = 0;
+	struct mtr_purse *p = &t->purse;
+	int               cell = mtr_purse_add(p, now, grant, true);
 
-	while ((result = try_charge(refs, qty, n, b, s)) == CHARGED_LATER)
-	{
-		int64 now = mtr_now_ms();
-
-		if (deadline == 0)
-			deadline = now + MTR_SLOT_WAIT_MS;
-		if (now >= deadline)
-			raise_unflushed(t);
-		mtr_wake_flusher(&MtrShared->db[t->db]);
-		mtr_slot_nap(BOUND_POLL_MS);
-	}
-	return result;
+	if (cell < 0 && mtr_purse_demote(p, now, NULL) >= 0)
+		cell = mtr_purse_add(p, now, grant, true);
+	return cell;
 }
 
-bool
-mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
+/* a copy that lives as long as the transaction's callbacks may ask for it */
+static struct mtr_grant *
+keep_grant(const struct mtr_grant *grant)
 {
-	Bill    b = {.own = 0};
-	Charged result;
+	struct mtr_grant *kept =
+		MemoryContextAlloc(TopTransactionContext, sizeof(*kept));
 
-	Assert(n > 0 && n <= MTR_METERS);
-	mtr_xact_reserve(n);
-	result = charge_in_bound(refs, qty, n, &b, s);
-	if (result == CHARGED_OUT_OF_RANGE)
-		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-						errmsg("usage quantity out of range"),
-						errdetail("A usage slot counts up to " INT64_FORMAT ".",
-								  MTR_MAX_QUANTITY)));
-	for (int i = 0; result == CHARGED && i < n; i++)
+	*kept = *grant;
+	return kept;
+}
+
+void
+mtr_give(MtrTenant *t, const struct mtr_grant *grant)
+{
+	MtrPinned        *pin = mtr_xact_pinned(t);
+	TimestampTz       now = GetCurrentTimestamp();
+	struct mtr_grant *kept = keep_grant(grant);
+	int               cell = -1;
+	bool              ok;
+
+	Assert(grant->amount > 0 && grant->amount <= MTR_MAX_AMOUNT_UC);
+	mtr_xact_reserve(1);
+	SpinLockAcquire(&t->mutex);
+	now = Max(now, t->last_posted);
+	/* each of the two is at most a quarter of int64 */
+	ok = mtr_purse_fits(&t->purse, grant->amount + t->giving_uc);
+	if (ok && grant->expires_at > now)
 	{
-		int64 part = Min(b.own, b.cost[i]);
-
-		if (qty[i] > 0)
-			mtr_xact_usage(&refs[i], qty[i], part);
-		b.own -= part;
+		cell = add_locked(t, now, grant);
+		t->grants_version++;
+		if (cell >= 0)
+			ref_cell(t, pin, cell);
+		else
+		{
+			t->giving += pin->behind == 0;
+			t->giving_uc += grant->amount;
+		}
 	}
-	return result == CHARGED;
+	SpinLockRelease(&t->mutex);
+	if (!ok)
+		raise_out_of_range();
+	if (cell >= 0)
+		mtr_xact_grant(t, cell);
+	else if (grant->expires_at > now)
+		mtr_xact_grant_behind(t, kept, grant->effective_at <= now);
+}
+
+/* the mutex is held */
+static int
+find_grant(MtrTenant *t, MtrPinned *pin, const pg_uuid_t *grant_id, bool *ended)
+{
+	int cell = mtr_purse_find(&t->purse, grant_id->data);
+
+	*ended = cell >= 0 && t->purse.cell[cell].state == MTR_CELL_ENDED;
+	if (cell >= 0 && !*ended)
+		ref_cell(t, pin, cell);
+	return *ended ? -1 : cell;
+}
+
+int
+mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int64      deadline = 0;
+
+	for (;;)
+	{
+		TimestampTz now = GetCurrentTimestamp();
+		bool        ended;
+		bool        exists = true;
+		int         cell;
+
+		SpinLockAcquire(&t->mutex);
+		mtr_purse_advance(&t->purse, Max(now, t->last_posted));
+		cell = find_grant(t, pin, grant_id, &ended);
+		SpinLockRelease(&t->mutex);
+		if (cell >= 0 || ended)
+			return cell;
+		if (mtr_refill(t, grant_id, &cell, &exists) && !exists)
+			return -1;
+		if (cell >= 0)
+			return cell;
+		wait_again(t, &deadline);
+	}
+}
+
+void
+mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	Assert(mtr_xact_pinned(t)->cells & (1u << cell));
+	mtr_xact_reserve(1);
+	part->cell = cell;
+	SpinLockAcquire(&t->mutex);
+	part->amount =
+		mtr_purse_take_cell(&t->purse, Max(now, t->last_posted), cell, most);
+	SpinLockRelease(&t->mutex);
+	if (part->amount > 0)
+		mtr_xact_debit(t, part);
+}
+
+/*
+ * The mutex is held.  May so much come back?  What this transaction holds of the
+ * grant itself is not counted twice.
+ */
+static bool
+refund_fits(MtrTenant *t, const MtrPinned *pin, int cell, int64 amount)
+{
+	struct mtr_cell *c = &t->purse.cell[cell];
+	int              own = pin->cells & (1u << cell) ? 1 : 0;
+	bool             fits;
+
+	if (cell >= MTR_PURSE_CELLS)
+		return true;
+	c->refs -= own;
+	fits = mtr_purse_fits(&t->purse, amount + t->giving_uc);
+	c->refs += own;
+	return fits;
+}
+
+void
+mtr_refund(MtrTenant *t, int cell, int64 amount)
+{
+	MtrPinned      *pin = mtr_xact_pinned(t);
+	struct mtr_part part = {.cell = cell, .amount = amount};
+	bool            ok;
+
+	Assert(amount > 0 && amount <= MTR_MAX_AMOUNT_UC);
+	mtr_xact_reserve(1);
+	SpinLockAcquire(&t->mutex);
+	ok = refund_fits(t, pin, cell, amount);
+	if (ok && cell != MTR_PURSE_ISSUED)
+		ref_cell(t, pin, cell);
+	SpinLockRelease(&t->mutex);
+	if (!ok)
+		raise_out_of_range();
+	mtr_xact_refund(t, &part);
+}
+
+void
+mtr_hold(MtrTenant *t, int64 amount)
+{
+	mtr_xact_reserve(1);
+	SpinLockAcquire(&t->mutex);
+	t->held += amount;
+	SpinLockRelease(&t->mutex);
+	mtr_xact_hold(t, amount);
+}
+
+void
+mtr_unhold(MtrTenant *t, int64 amount)
+{
+	mtr_xact_reserve(1);
+	mtr_xact_unhold(t, amount);
 }
 
 void

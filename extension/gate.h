@@ -10,6 +10,8 @@
 #ifndef MORTAR_GATE_H
 #define MORTAR_GATE_H
 
+#include "utils/timestamp.h"
+
 #include "shmem.h"
 
 /* a usage slot and its counter, claimed and pinned for this transaction */
@@ -25,6 +27,13 @@ typedef struct MtrShortfall
 	int64 required_uc;
 	int64 available_uc;
 } MtrShortfall;
+
+/* which sources paid for a movement, and how much */
+typedef struct MtrParts
+{
+	int             n;
+	struct mtr_part part[MTR_PURSE_SOURCES];
+} MtrParts;
 
 /*
  * Spendable credits of a pinned tenant as this transaction sees them: the
@@ -61,17 +70,84 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 extern bool
 mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s);
 
-/* takes an amount > 0; false (with *s) when credits do not suffice */
-extern bool mtr_take(MtrTenant *t, int64 amount_uc, MtrShortfall *s);
-
-/* puts back what mtr_take has taken in this transaction */
-extern void mtr_untake(MtrTenant *t, int64 amount_uc);
+/* ---- what rows of the ledger book; gate.c ---- */
 
 /*
- * Announces a credit of this transaction: spendable by it at once, by others
- * when it commits.	 Raises 22003 when the balance would pass the limit.
+ * Takes an amount > 0 in burn order, own grants first; *parts says from where.
+ * False (with *s) when credits do not suffice.	 The cells that are named keep their
+ * grants to the end of the transaction.  Raises 55P03 when the purse has to be
+ * loaded again and cannot be.
  */
-extern void mtr_give(MtrTenant *t, int64 amount_uc);
+extern bool
+mtr_take(MtrTenant *t, int64 amount_uc, MtrParts *parts, MtrShortfall *s);
+
+/* puts back what mtr_take has taken a moment ago, in this very call */
+extern void mtr_untake(MtrTenant *t, const MtrParts *parts);
+
+/*
+ * What a part's source is called in mortar.credit_ledger: 'available', 'debt' or
+ * 'issued'; a grant also has its id.
+ */
+extern const char *mtr_part_account(const struct mtr_part *part);
+extern pg_uuid_t   mtr_part_grant(MtrTenant *t, const struct mtr_part *part);
+
+/*
+ * Announces a grant of this transaction: spendable by it at once, by others when it
+ * commits, if it is in force then.  Raises 22003 when the balance could pass the
+ * limit.
+ */
+extern void mtr_give(MtrTenant *t, const struct mtr_grant *grant);
+
+/*
+ * The cell of a grant, loaded into one if it has none: it keeps it to the end of the
+ * transaction.  -1 when the grant has ended (or does not exist): what comes back to
+ * it is gone, and nothing is left to be taken.	 Raises 55P03.
+ */
+extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
+
+/*
+ * Takes back what is left of a grant, at most most; *part says how much, 0 maybe.
+ * Cell as above.
+ */
+extern void
+mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part);
+
+/*
+ * At commit, amount goes to a cell: of a grant as above, MTR_PURSE_DEBT or
+ * MTR_PURSE_ISSUED.  Raises 22003 when the balance could pass the limit.
+ */
+extern void mtr_refund(MtrTenant *t, int cell, int64 amount);
+
+/* adds to what is held, at once; takes from it, at commit */
+extern void mtr_hold(MtrTenant *t, int64 amount);
+extern void mtr_unhold(MtrTenant *t, int64 amount);
+
+/* ---- between gate.c and charge.c ---- */
+
+typedef enum MtrTaken
+{
+	MTR_TAKEN,
+	MTR_TAKEN_SHORT,
+	MTR_TAKEN_AGAIN /* the purse has to be loaded again first */
+} MtrTaken;
+
+typedef struct MtrPinned MtrPinned;
+
+/* the mutex is held */
+extern MtrTaken mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now,
+								int64 amount, MtrParts *parts, MtrShortfall *s);
+
+/*
+ * Would it be short?  The same rules, and *s, without taking.  The mutex is held.
+ */
+extern bool mtr_is_short_locked(MtrTenant *t, const MtrPinned *pin,
+								TimestampTz now, int64 amount, MtrShortfall *s);
+
+/*
+ * Loads the purse of a pinned tenant again, or sleeps a little; raises 55P03 when that
+ * has gone on since deadline (set on the first call, when it is 0).
+ */
+extern void mtr_gate_again(MtrTenant *t, int64 *deadline);
 
 /* raises MT402 with required_uc and available_uc in its detail */
 extern void mtr_raise_short(const MtrShortfall *s) pg_attribute_noreturn();

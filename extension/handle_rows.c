@@ -192,20 +192,27 @@ row_id_datum(const MtrRequest *req)
 	return mtr_uuid_datum(&id);
 }
 
+/* runs get_stmt or delete_stmt on the row of the path; within SPI */
+static void
+exec_on_row(const MtrRequest *req, MtrStmt *stmt, MtrSnap snap)
+{
+	Datum args[3];
+
+	args[0] = CStringGetTextDatum(req->tenant);
+	args[1] = mtr_table_datum(req);
+	args[2] = row_id_datum(req);
+	mtr_exec(stmt, args, NULL, snap, 0);
+	if (SPI_processed == 0)
+		raise_no_row();
+}
+
 /* GET /db/rows/{t}/{id} */
 void
 mtr_rows_get(MtrRequest *req, MtrResponse *res)
 {
-	Datum args[3];
-
 	mtr_request_no_query(req);
-	args[0] = CStringGetTextDatum(req->tenant);
-	args[1] = mtr_table_datum(req);
-	args[2] = row_id_datum(req);
 	SPI_connect();
-	mtr_exec(&get_stmt, args, NULL, MTR_SNAP_READ, 0);
-	if (SPI_processed == 0)
-		raise_no_row();
+	exec_on_row(req, &get_stmt, MTR_SNAP_READ);
 	if (!put_result(&res->body, 0, MORTAR_MAX_WINDOW))
 		raise_too_long();
 	SPI_finish();
@@ -216,16 +223,9 @@ mtr_rows_get(MtrRequest *req, MtrResponse *res)
 void
 mtr_rows_delete(MtrRequest *req, MtrResponse *res)
 {
-	Datum args[3];
-
 	mtr_request_no_query(req);
-	args[0] = CStringGetTextDatum(req->tenant);
-	args[1] = mtr_table_datum(req);
-	args[2] = row_id_datum(req);
 	SPI_connect();
-	mtr_exec(&delete_stmt, args, NULL, MTR_SNAP_WRITE, 0);
-	if (SPI_processed == 0)
-		raise_no_row();
+	exec_on_row(req, &delete_stmt, MTR_SNAP_WRITE);
 	SPI_finish();
 	res->status = 204;
 }

@@ -15,15 +15,13 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
-#include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 
 #include "answer.h"
 #include "core/uri.h"
 #include "core/uuid7.h"
 #include "handle.h"
+#include "locks.h"
 #include "page.h"
 #include "problem.h"
 #include "request.h"
@@ -32,9 +30,6 @@
 
 #define MAX_NAME_BYTES 63
 #define BY_NAME "name" /* the order of the list */
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_DOC_TABLE 0x4d33
 
 static MtrStmt list_stmt = {
 	.sql = "SELECT name, created_at FROM mortar.doc_tables"
@@ -111,17 +106,8 @@ mtr_table_datum(const MtrRequest *req)
 void
 mtr_table_lock(const MtrRequest *req, bool exclusive)
 {
-	LOCKTAG tag;
-	uint64  hash;
-
-	hash = hash_bytes_extended((const unsigned char *) req->tenant,
-							   strlen(req->tenant), 0);
-	hash = hash_bytes_extended((const unsigned char *) req->arg[0],
-							   (int) req->arg_len[0], hash);
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_DOC_TABLE);
-	(void) LockAcquire(&tag, exclusive ? ExclusiveLock : ShareLock, false,
-					   false);
+	mtr_lock_part(MTR_LOCK_DOC_TABLE, req->tenant, req->arg[0], req->arg_len[0],
+				  exclusive ? ExclusiveLock : ShareLock);
 }
 
 void

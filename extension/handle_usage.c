@@ -15,6 +15,7 @@
 #include "utils/datetime.h"
 
 #include "answer.h"
+#include "balance.h"
 #include "http.h"
 #include "request.h"
 #include "usage.h"
@@ -54,6 +55,7 @@ mtr_usage_me(MtrRequest *req, MtrResponse *res)
 	TimestampTz    to = month_start(now, 1);
 	StringInfo     b = &res->body;
 	MtrUsageTotals totals;
+	MtrBalance     balance;
 
 	mtr_request_no_query(req);
 	mtr_usage_totals(req->tenant, from, to, &totals);
@@ -69,8 +71,13 @@ mtr_usage_me(MtrRequest *req, MtrResponse *res)
 	mtr_put(b, ",\"cost_uc\":");
 	mtr_put_int(b, totals.cost_uc);
 	mtr_put(b, ",\"available_uc\":");
-	mtr_put_int(b, mtr_available(req->slot));
-	/* credits of this version do not expire */
-	mtr_put(b, ",\"next_expiry\":null}");
+	mtr_balance_of(req->slot, &balance);
+	mtr_put_int(b, balance.available);
+	mtr_put(b, ",\"next_expiry\":");
+	if (TIMESTAMP_IS_NOEND(balance.next_expiry))
+		mtr_put(b, "null");
+	else
+		mtr_put_time(b, balance.next_expiry);
+	mtr_put(b, "}");
 	res->status = 200;
 }

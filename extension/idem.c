@@ -16,19 +16,14 @@
 
 #include "catalog/pg_type.h"
 #include "common/cryptohash.h"
-#include "common/hashfn.h"
 #include "common/sha2.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 
 #include "idem.h"
+#include "locks.h"
 #include "spi.h"
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_IDEMPOTENCY 0x4d32
 
 #define LOCKED_KEYS 256
 #define MAX_KEY_CHARS 255
@@ -100,8 +95,6 @@ lock_key(const MtrIdem *idem)
 {
 	static LocalTransactionId lxid = InvalidLocalTransactionId;
 	static int                taken;
-	LOCKTAG                   tag;
-	uint64                    hash;
 
 	if (lxid != MTR_MY_LXID)
 		taken = 0;
@@ -109,14 +102,8 @@ lock_key(const MtrIdem *idem)
 	if (taken == LOCKED_KEYS)
 		return;
 	taken++;
-
-	hash = hash_bytes_extended((const unsigned char *) idem->tenant,
-							   strlen(idem->tenant), 0);
-	hash = hash_bytes_extended((const unsigned char *) VARDATA_ANY(idem->key),
-							   VARSIZE_ANY_EXHDR(idem->key), hash);
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_IDEMPOTENCY);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	mtr_lock_part(MTR_LOCK_IDEMPOTENCY, idem->tenant, VARDATA_ANY(idem->key),
+				  VARSIZE_ANY_EXHDR(idem->key), ExclusiveLock);
 }
 
 static bool

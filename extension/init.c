@@ -17,6 +17,7 @@
 
 #include "flush.h"
 #include "guc.h"
+#include "locks.h"
 #include "shmem.h"
 #include "spi.h"
 #include "inval.h"
@@ -83,7 +84,7 @@ Datum
 mtr_check_preload(PG_FUNCTION_ARGS)
 {
 	mtr_require_preload();
-	mtr_lock_extension();
+	mtr_lock(MTR_LOCK_EXTENSION, NULL);
 	PG_RETURN_VOID();
 }
 

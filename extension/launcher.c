@@ -216,21 +216,28 @@ note_no_worker(MtrDb *db)
 	SpinLockRelease(&db->mutex);
 }
 
+/* what is alike in the launcher and flushers; kind is the one or the other */
+static void
+describe_worker(BackgroundWorker *worker, const char *kind, int restart)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags =
+		BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker->bgw_restart_time = restart;
+	strlcpy(worker->bgw_library_name, "mortar", BGW_MAXLEN);
+	snprintf(worker->bgw_function_name, BGW_MAXLEN, "mtr_%s_main", kind);
+	snprintf(worker->bgw_type, BGW_MAXLEN, "mortar %s", kind);
+}
+
 static bool
 register_flusher(Start *s)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags =
-		BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "mortar", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "mtr_flusher_main", BGW_MAXLEN);
+	describe_worker(&worker, "flusher", BGW_NEVER_RESTART);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "mortar flusher for database %u",
 			 s->dboid);
-	strlcpy(worker.bgw_type, "mortar flusher", BGW_MAXLEN);
 	worker.bgw_main_arg = ObjectIdGetDatum(s->dboid);
 	worker.bgw_notify_pid = MyProcPid;
 	return RegisterDynamicBackgroundWorker(&worker, &s->handle);
@@ -486,14 +493,7 @@ mtr_launcher_init(void)
 
 	if (IsBinaryUpgrade)
 		return;
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags =
-		BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = RESTART_SECONDS;
-	strlcpy(worker.bgw_library_name, "mortar", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "mtr_launcher_main", BGW_MAXLEN);
+	describe_worker(&worker, "launcher", RESTART_SECONDS);
 	strlcpy(worker.bgw_name, "mortar launcher", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "mortar launcher", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
 }

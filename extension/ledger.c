@@ -7,12 +7,13 @@
  */
 #include "mortar.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
-#include "gate.h"
+#include "entry.h"
 #include "idem.h"
 #include "life.h"
 #include "slot.h"
@@ -32,85 +33,14 @@ static MtrStmt stmt_tenant = {
 };
 
 static MtrStmt stmt_grant = {
-	.sql = "INSERT INTO mortar.credit_grants (tenant_id, grant_id, amount_uc) "
-		   "VALUES ($1, $2, $3)",
+	.sql = "INSERT INTO mortar.credit_grants (tenant_id, grant_id, amount_uc, "
+		   "priority, category, effective_at, expires_at) "
+		   "VALUES ($1, $2, $3, $4, $5, $6, $7)",
 	.role = MTR_ROLE_OWNER,
-	.nargs = 3,
-	.argtypes = {TEXTOID, UUIDOID, INT8OID},
+	.nargs = 7,
+	.argtypes = {TEXTOID, UUIDOID, INT8OID, INT4OID, TEXTOID, TIMESTAMPTZOID,
+				 TIMESTAMPTZOID},
 };
-
-static MtrStmt stmt_entry = {
-	.sql = "INSERT INTO mortar.credit_ledger (tenant_id, entry_id, kind, "
-		   "from_account, to_account, amount_uc, grant_id, posted_at, "
-		   "epoch_id, meta) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-	.role = MTR_ROLE_OWNER,
-	.nargs = 10,
-	.argtypes = {TEXTOID, UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, UUIDOID,
-				 TIMESTAMPTZOID, UUIDOID, JSONBOID},
-};
-
-static int64
-amount_arg(FunctionCallInfo fcinfo, int argno)
-{
-	int64 amount;
-
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("amount_uc must not be null")));
-	amount = PG_GETARG_INT64(argno);
-	if (amount <= 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("amount_uc must be positive")));
-	if (amount > MTR_MAX_AMOUNT_UC)
-		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-						errmsg("amount_uc out of range"),
-						errdetail("An amount is at most " INT64_FORMAT ".",
-								  MTR_MAX_AMOUNT_UC)));
-	return amount;
-}
-
-/* posting time: now, but never before the tenant's last entry */
-static TimestampTz
-posting_time(MtrTenant *t)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	SpinLockAcquire(&t->mutex);
-	if (now < t->last_posted)
-		now = t->last_posted;
-	t->last_posted = now;
-	SpinLockRelease(&t->mutex);
-	return now;
-}
-
-static void
-post_entry(MtrTenant *t, const char *tenant, const pg_uuid_t *entry_id,
-		   const pg_uuid_t *grant_id, int64 amount, Datum meta)
-{
-	bool  is_grant = grant_id != NULL;
-	Datum args[10];
-	char  nulls[10];
-
-	memset(nulls, ' ', sizeof(nulls));
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = UUIDPGetDatum(entry_id);
-	args[2] = CStringGetTextDatum(is_grant ? "grant" : "charge");
-	args[3] = CStringGetTextDatum(is_grant ? "issued" : "available");
-	args[4] = CStringGetTextDatum(is_grant ? "available" : "consumed");
-	args[5] = Int64GetDatum(amount);
-	args[6] = is_grant ? UUIDPGetDatum(grant_id) : (Datum) 0;
-	nulls[6] = is_grant ? ' ' : 'n';
-	args[7] = TimestampTzGetDatum(posting_time(t));
-	args[8] = UUIDPGetDatum(&MtrShared->epoch_id);
-	args[9] = meta;
-	mtr_exec(&stmt_entry, args, nulls, MTR_SNAP_LATEST, 0);
-}
-
-static Datum
-empty_object(void)
-{
-	return DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
-}
 
 /*
  * mortar.create_tenant(tenant text, name text, external_id text) returns text
@@ -148,35 +78,125 @@ mtr_create_tenant(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(tenant));
 }
 
-static void
-refuse_grant_options(FunctionCallInfo fcinfo)
+enum
 {
-	if (PG_ARGISNULL(3) || PG_GETARG_INT32(3) != 50)
-		MTR_NOT_YET("a grant's priority");
-	if (PG_ARGISNULL(4) ||
-		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(4)), "paid") != 0)
-		MTR_NOT_YET("a grant's category");
-	if (!PG_ARGISNULL(5) &&
-		PG_GETARG_TIMESTAMPTZ(5) != GetCurrentTransactionStartTimestamp())
-		MTR_NOT_YET("a grant effective at another time than now");
-	if (!PG_ARGISNULL(6))
-		MTR_NOT_YET("a grant that expires");
+	GRANT_TENANT,
+	GRANT_AMOUNT,
+	GRANT_KEY,
+	GRANT_PRIORITY,
+	GRANT_CATEGORY,
+	GRANT_EFFECTIVE,
+	GRANT_EXPIRES
+};
+
+static int16
+priority_arg(FunctionCallInfo fcinfo)
+{
+	int32 priority;
+
+	if (PG_ARGISNULL(GRANT_PRIORITY))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("priority must not be null")));
+	priority = PG_GETARG_INT32(GRANT_PRIORITY);
+	if (priority < 0 || priority > 100)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("priority must be between 0 and 100")));
+	return (int16) priority;
+}
+
+static enum mtr_grant_category
+category_arg(FunctionCallInfo fcinfo)
+{
+	const char *s = "";
+
+	if (!PG_ARGISNULL(GRANT_CATEGORY))
+		s = text_to_cstring(PG_GETARG_TEXT_PP(GRANT_CATEGORY));
+	if (strcmp(s, "promo") == 0)
+		return MTR_GRANT_PROMO;
+	if (strcmp(s, "paid") == 0)
+		return MTR_GRANT_PAID;
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("category must be 'paid' or 'promo'")));
+}
+
+/* the grant as its arguments say; without its id */
+static void
+grant_args(FunctionCallInfo fcinfo, struct mtr_grant *g)
+{
+	memset(g, 0, sizeof(*g));
+	g->amount = g->remaining = mtr_amount_arg(fcinfo, GRANT_AMOUNT);
+	g->priority = priority_arg(fcinfo);
+	g->category = category_arg(fcinfo);
+	g->effective_at = GetCurrentTransactionStartTimestamp();
+	if (!PG_ARGISNULL(GRANT_EFFECTIVE))
+		g->effective_at = PG_GETARG_TIMESTAMPTZ(GRANT_EFFECTIVE);
+	g->expires_at = MTR_PURSE_NEVER;
+	if (!PG_ARGISNULL(GRANT_EXPIRES))
+		g->expires_at = PG_GETARG_TIMESTAMPTZ(GRANT_EXPIRES);
+	if (TIMESTAMP_NOT_FINITE(g->effective_at) ||
+		(!PG_ARGISNULL(GRANT_EXPIRES) && TIMESTAMP_NOT_FINITE(g->expires_at)))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("effective_at and expires_at must be finite"),
+						errhint("A grant that never expires has expires_at "
+								"null.")));
+	if (g->expires_at <= g->effective_at)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("expires_at must be after effective_at")));
+}
+
+/*
+ * What makes two grants the same.	The default of effective_at is another time in
+ * every transaction: a call that is tried again says the same by it.
+ */
+static void
+fingerprint(MtrIdem *idem, const struct mtr_grant *g)
+{
+	bool is_now = g->effective_at == GetCurrentTransactionStartTimestamp();
+	char rest[128];
+
+	snprintf(rest, sizeof(rest), "%d %d " INT64_FORMAT " " INT64_FORMAT,
+			 g->priority, g->category, is_now ? 0 : g->effective_at,
+			 g->expires_at);
+	mtr_idem_fingerprint(idem, "grant", g->amount, rest);
 }
 
 static void
-post_grant(MtrTenant *t, const char *tenant, const pg_uuid_t *grant_id,
-		   int64 amount)
+insert_grant(const char *tenant, const struct mtr_grant *g,
+			 const pg_uuid_t *grant_id)
 {
-	pg_uuid_t entry_id;
-	Datum     args[3];
+	bool  never = g->expires_at == MTR_PURSE_NEVER;
+	Datum args[7];
+	char  nulls[7] = {' ', ' ', ' ', ' ', ' ', ' ', never ? 'n' : ' '};
 
-	mtr_give(t, amount);
-	mtr_new_id(&entry_id);
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = UUIDPGetDatum(grant_id);
-	args[2] = Int64GetDatum(amount);
-	mtr_exec(&stmt_grant, args, NULL, MTR_SNAP_LATEST, 0);
-	post_entry(t, tenant, &entry_id, grant_id, amount, empty_object());
+	args[2] = Int64GetDatum(g->amount);
+	args[3] = Int32GetDatum(g->priority);
+	args[4] =
+		CStringGetTextDatum(g->category == MTR_GRANT_PROMO ? "promo" : "paid");
+	args[5] = TimestampTzGetDatum(g->effective_at);
+	args[6] = TimestampTzGetDatum(g->expires_at);
+	mtr_exec(&stmt_grant, args, nulls, MTR_SNAP_LATEST, 0);
+}
+
+static void
+post_grant(MtrTenant *t, const char *tenant, struct mtr_grant *g,
+		   const pg_uuid_t *grant_id)
+{
+	MtrEntry  entry = {.tenant = tenant,
+					   .kind = "grant",
+					   .from = "issued",
+					   .to = "available",
+					   .amount_uc = g->amount,
+					   .grant_id = grant_id,
+					   .effective_at = g->effective_at};
+	pg_uuid_t entry_id;
+
+	memcpy(g->id, grant_id->data, UUID_LEN);
+	mtr_give(t, g);
+	insert_grant(tenant, g, grant_id);
+	mtr_new_id(&entry_id);
+	mtr_post(t, &entry, &entry_id);
 }
 
 /*
@@ -184,27 +204,26 @@ post_grant(MtrTenant *t, const char *tenant, const pg_uuid_t *grant_id,
  *						category text, effective_at timestamptz,
  *						expires_at timestamptz) returns uuid
  *
- * Gives a tenant credits: 1 .. 2^61 - 1 micro-credits.	Returns the grant's id;
- * the same key and arguments return it again and move nothing.  Raises
- * 22003, 22004, 22023, MT403 when the tenant is closed, MT404, MT422; 0A000 for
- * what comes later.
+ * Gives a tenant credits: 1 .. 2^61 - 1 micro-credits, in force from effective_at
+ * (null: now) until expires_at (null: for ever).  Returns the grant's id; the same
+ * key and arguments return it again and move nothing.	Raises 22003, 22004, 22023,
+ * MT403 when the tenant is closed, MT404, MT422.
  */
 Datum
 mtr_grant_credits(PG_FUNCTION_ARGS)
 {
-	char       tenant[MTR_TENANT_LEN];
-	int64      amount;
-	MtrIdem    idem;
-	MtrTenant *t;
-	pg_uuid_t  grant_id;
+	char             tenant[MTR_TENANT_LEN];
+	MtrIdem          idem;
+	MtrTenant       *t;
+	struct mtr_grant g;
+	pg_uuid_t        grant_id;
 
 	mtr_require_preload();
 	mtr_check_admin("grant_credits");
-	mtr_tenant_arg(fcinfo, 0, tenant);
-	amount = amount_arg(fcinfo, 1);
-	mtr_idem_arg(fcinfo, 2, tenant, &idem);
-	refuse_grant_options(fcinfo);
-	mtr_idem_fingerprint(&idem, "grant", amount, "");
+	mtr_tenant_arg(fcinfo, GRANT_TENANT, tenant);
+	grant_args(fcinfo, &g);
+	mtr_idem_arg(fcinfo, GRANT_KEY, tenant, &idem);
+	fingerprint(&idem, &g);
 
 	t = mtr_tenant_pin(tenant);
 	SPI_connect();
@@ -213,7 +232,7 @@ mtr_grant_credits(PG_FUNCTION_ARGS)
 		mtr_require_open(t);
 		mtr_new_id(&grant_id);
 		if (mtr_idem_store(&idem, &grant_id))
-			post_grant(t, tenant, &grant_id, amount);
+			post_grant(t, tenant, &g, &grant_id);
 	}
 	SPI_finish();
 	PG_RETURN_DATUM(mtr_uuid_datum(&grant_id));
@@ -236,6 +255,28 @@ on_short_arg(FunctionCallInfo fcinfo, int argno)
 					errmsg("on_short must be 'error' or 'return'")));
 }
 
+/* takes and posts; false when credits do not suffice and may_return */
+static bool
+pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
+	pg_uuid_t *entry_id)
+{
+	MtrParts     parts;
+	MtrShortfall s;
+
+	if (!mtr_take(t, entry->amount_uc, &parts, &s))
+	{
+		if (!may_return)
+			mtr_raise_short(&s);
+		return false;
+	}
+	mtr_new_id(entry_id);
+	if (mtr_idem_store(idem, entry_id))
+		mtr_post_parts(t, entry, &parts, entry_id);
+	else
+		mtr_untake(t, &parts); /* somebody else's call has paid */
+	return true;
+}
+
 /*
  * mortar.charge(tenant text, amount_uc int8, key text, meta jsonb,
  *				 on_short text) returns uuid
@@ -249,25 +290,27 @@ on_short_arg(FunctionCallInfo fcinfo, int argno)
 Datum
 mtr_charge(PG_FUNCTION_ARGS)
 {
-	char         tenant[MTR_TENANT_LEN];
-	int64        amount;
-	MtrIdem      idem;
-	Datum        meta;
-	bool         may_return;
-	MtrTenant   *t;
-	MtrShortfall s;
-	pg_uuid_t    entry_id;
-	bool         paid = true;
+	char        tenant[MTR_TENANT_LEN];
+	MtrIdem     idem;
+	MtrEntry    entry = {.tenant = tenant, .kind = "charge", .to = "consumed"};
+	bool        may_return;
+	const char *meta = "{}";
+	MtrTenant  *t;
+	pg_uuid_t   entry_id;
+	bool        paid = true;
 
 	mtr_require_preload();
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	mtr_check_tenant_right(tenant, false);
-	amount = amount_arg(fcinfo, 1);
+	entry.amount_uc = mtr_amount_arg(fcinfo, 1);
 	mtr_idem_arg(fcinfo, 2, tenant, &idem);
-	meta = PG_ARGISNULL(3) ? empty_object() : PG_GETARG_DATUM(3);
+	if (!PG_ARGISNULL(3))
+	{
+		entry.meta = PG_GETARG_DATUM(3);
+		meta = DatumGetCString(DirectFunctionCall1(jsonb_out, entry.meta));
+	}
 	may_return = on_short_arg(fcinfo, 4);
-	mtr_idem_fingerprint(&idem, "charge", amount,
-						 DatumGetCString(DirectFunctionCall1(jsonb_out, meta)));
+	mtr_idem_fingerprint(&idem, "charge", entry.amount_uc, meta);
 
 	t = mtr_tenant_pin(tenant);
 	if (!mtr_is_member(MTR_ROLE_ADMIN))
@@ -276,14 +319,7 @@ mtr_charge(PG_FUNCTION_ARGS)
 	if (!mtr_idem_replayed(&idem, &entry_id))
 	{
 		mtr_require_open(t);
-		paid = mtr_take(t, amount, &s);
-		if (!paid && !may_return)
-			mtr_raise_short(&s);
-		mtr_new_id(&entry_id);
-		if (paid && mtr_idem_store(&idem, &entry_id))
-			post_entry(t, tenant, &entry_id, NULL, amount, meta);
-		else if (paid)
-			mtr_untake(t, amount); /* somebody else's call has paid */
+		paid = pay(t, &entry, &idem, may_return, &entry_id);
 	}
 	SPI_finish();
 	if (!paid)

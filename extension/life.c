@@ -19,12 +19,10 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
-#include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 
 #include "life.h"
+#include "locks.h"
 #include "slot.h"
 #include "spi.h"
 #include "xact.h"
@@ -32,9 +30,6 @@
 PG_FUNCTION_INFO_V1(mtr_suspend_tenant);
 PG_FUNCTION_INFO_V1(mtr_resume_tenant);
 PG_FUNCTION_INFO_V1(mtr_close_tenant);
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_LIFE 0x4d35
 
 static const char *const names[] = {
 	[MTR_LIFE_ACTIVE] = "active",
@@ -117,19 +112,6 @@ mtr_require_open(MtrTenant *t)
 		require_not(MTR_LIFE_CLOSED);
 }
 
-/* until the end of the transaction */
-static void
-lock_life(const char *tenant)
-{
-	LOCKTAG tag;
-	uint64  hash =
-		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_LIFE);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
-
 /* true when a row was changed; raises MT403 when the tenant is closed */
 static bool
 change_row(const char *tenant, MtrLife life, Datum reason, bool no_reason)
@@ -166,7 +148,7 @@ change(FunctionCallInfo fcinfo, const char *func, MtrLife life, Datum reason,
 	mtr_check_admin(func);
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	t = mtr_tenant_pin(tenant);
-	lock_life(tenant);
+	mtr_lock(MTR_LOCK_LIFE, tenant);
 	changed = change_row(tenant, life, reason, no_reason);
 	if (changed)
 	{

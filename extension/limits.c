@@ -2,8 +2,9 @@
  * limits.c
  *		What a tenant may do, as an admin sets it (SQL).
  *
- * So far one limit: how much a crash may lose of a tenant's buffered usage
- * (max_unflushed_uc).	The gate compares with it at every charge (gate.c).
+ * How far it may spend (mode, overdraft_uc; the purse, core/purse.h, decides by
+ * them), and how much a crash may lose of its buffered usage (max_unflushed_uc;
+ * charge.c compares with it at every charge).
  *
  * How a change holds for every backend at the instant of commit: as in life.c, the
  * changing transaction pins the tenant's slot, and its COMMIT callback changes it
@@ -15,19 +16,14 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
-#include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 
+#include "locks.h"
 #include "slot.h"
 #include "spi.h"
 #include "xact.h"
 
 PG_FUNCTION_INFO_V1(mtr_set_limit);
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_LIMIT 0x4d36
 
 enum
 {
@@ -39,30 +35,63 @@ enum
 };
 
 static MtrStmt stmt_limit = {
-	.sql = "INSERT INTO mortar.limits AS l (tenant_id, max_unflushed_uc) "
-		   "VALUES ($1, $2) ON CONFLICT (tenant_id) DO UPDATE SET "
+	.sql = "INSERT INTO mortar.limits AS l (tenant_id, mode, overdraft_uc, "
+		   "max_unflushed_uc) VALUES ($1, $2, $3, $4) "
+		   "ON CONFLICT (tenant_id) DO UPDATE SET mode = EXCLUDED.mode, "
+		   "overdraft_uc = EXCLUDED.overdraft_uc, "
 		   "max_unflushed_uc = EXCLUDED.max_unflushed_uc, "
 		   "changed_at = clock_timestamp()",
 	.role = MTR_ROLE_OWNER,
-	.nargs = 2,
-	.argtypes = {TEXTOID, INT8OID},
+	.nargs = 4,
+	.argtypes = {TEXTOID, TEXTOID, INT8OID, INT8OID},
 };
 
-static bool
-is_text(FunctionCallInfo fcinfo, int argno, const char *expected)
+static const char *const modes[] = {
+	[MTR_PURSE_HARD] = "hard",
+	[MTR_PURSE_SOFT] = "soft",
+	[MTR_PURSE_UNLIMITED] = "unlimited",
+};
+
+static enum mtr_purse_mode
+mode_arg(FunctionCallInfo fcinfo)
 {
-	return !PG_ARGISNULL(argno) &&
-		   strcmp(text_to_cstring(PG_GETARG_TEXT_PP(argno)), expected) == 0;
+	const char *s = "";
+
+	if (!PG_ARGISNULL(ARG_MODE))
+		s = text_to_cstring(PG_GETARG_TEXT_PP(ARG_MODE));
+	for (int i = 0; i < (int) lengthof(modes); i++)
+		if (strcmp(s, modes[i]) == 0)
+			return (enum mtr_purse_mode) i;
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("mode must be 'hard', 'soft' or 'unlimited'")));
+}
+
+static int64
+overdraft_arg(FunctionCallInfo fcinfo)
+{
+	int64 overdraft;
+
+	if (PG_ARGISNULL(ARG_OVERDRAFT))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("overdraft_uc must not be null")));
+	overdraft = PG_GETARG_INT64(ARG_OVERDRAFT);
+	if (overdraft < 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("overdraft_uc must not be negative")));
+	if (overdraft > MTR_MAX_AMOUNT_UC)
+		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+						errmsg("overdraft_uc out of range"),
+						errdetail("It is at most " INT64_FORMAT ".",
+								  MTR_MAX_AMOUNT_UC)));
+	return overdraft;
 }
 
 static void
 refuse_other_limits(FunctionCallInfo fcinfo)
 {
-	if (!is_text(fcinfo, ARG_MODE, "hard"))
-		MTR_NOT_YET("mode other than 'hard'");
-	if (PG_ARGISNULL(ARG_OVERDRAFT) || PG_GETARG_INT64(ARG_OVERDRAFT) != 0)
-		MTR_NOT_YET("an overdraft");
-	if (!is_text(fcinfo, ARG_DURABILITY, "buffered"))
+	if (PG_ARGISNULL(ARG_DURABILITY) ||
+		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(ARG_DURABILITY)),
+			   "buffered") != 0)
 		MTR_NOT_YET("durability other than 'buffered'");
 }
 
@@ -85,51 +114,48 @@ max_unflushed_arg(FunctionCallInfo fcinfo)
 	return max;
 }
 
-/* until the end of the transaction */
-static void
-lock_limits(const char *tenant)
-{
-	LOCKTAG tag;
-	uint64  hash =
-		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_LIMIT);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
-
 /*
  * mortar.set_limit(tenant text, mode text, overdraft_uc int8,
  *					max_unflushed_uc int8, durability text) returns void
  *
- * max_unflushed_uc: 0 .. 2^61 - 1 micro-credits; null: the default of 1 credit.
- * For all from the instant of commit on, for the transaction itself at once.  What
- * is unflushed already stays so until it is flushed.  Raises 22003, 22004, 22023,
- * MT404; 0A000 for the other arguments unless they have their default.
+ * mode: hard, never below -overdraft_uc; soft, always served, what is missing is debt;
+ * unlimited, no credit moves.	overdraft_uc and max_unflushed_uc: 0 .. 2^61 - 1
+ * micro-credits; max_unflushed_uc null: the default of 1 credit.  For all from the
+ * instant of commit on, for the transaction itself at once.  What is unflushed already
+ * stays so until it is flushed; who is below the new limit is refused until
+ * credits come.  Raises 22003, 22004, 22023, MT404; 0A000 for a durability that
+ * comes later.
  */
 Datum
 mtr_set_limit(PG_FUNCTION_ARGS)
 {
-	char       tenant[MTR_TENANT_LEN];
-	int64      max;
-	MtrTenant *t;
-	Datum      args[2];
-	char       nulls[2] = {' ', PG_ARGISNULL(ARG_MAX_UNFLUSHED) ? 'n' : ' '};
+	char                tenant[MTR_TENANT_LEN];
+	enum mtr_purse_mode mode;
+	int64               overdraft;
+	int64               max;
+	MtrTenant          *t;
+	Datum               args[4];
+	char                nulls[4] = {' ', ' ', ' ',
+                     PG_ARGISNULL(ARG_MAX_UNFLUSHED) ? 'n' : ' '};
 
 	mtr_require_preload();
 	mtr_check_admin("set_limit");
 	mtr_tenant_arg(fcinfo, ARG_TENANT, tenant);
+	mode = mode_arg(fcinfo);
+	overdraft = overdraft_arg(fcinfo);
 	refuse_other_limits(fcinfo);
 	max = max_unflushed_arg(fcinfo);
 
 	t = mtr_tenant_pin(tenant);
-	lock_limits(tenant);
+	mtr_lock(MTR_LOCK_LIMIT, tenant);
 	args[0] = CStringGetTextDatum(tenant);
-	args[1] = Int64GetDatum(max);
+	args[1] = CStringGetTextDatum(modes[mode]);
+	args[2] = Int64GetDatum(overdraft);
+	args[3] = Int64GetDatum(max);
 	SPI_connect();
 	mtr_exec(&stmt_limit, args, nulls, MTR_SNAP_LATEST, 0);
 	SPI_finish();
-	mtr_xact_reserve(1);
-	mtr_xact_limit(t, max);
+	mtr_xact_reserve(3);
+	mtr_xact_limit(t, mode, overdraft, max);
 	PG_RETURN_VOID();
 }

@@ -10,6 +10,7 @@
  *		gate.c meter.c			taking credits, counting usage
  *		slot.c xact.c			tenants in shared memory, end of transaction
  *		shmem.c spi.c guc.c		memory, kept plans, settings
+ *		locks.c untimed.c		the lock manager's locks, a statement's time limits
  *		core/					plain C without postgres.h
  */
 #ifndef MORTAR_H
@@ -17,6 +18,7 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "utils/uuid.h"
 
@@ -109,6 +111,13 @@ extern void mtr_new_id(pg_uuid_t *id);
  * measured by.
  */
 extern int64 mtr_now_ms(void);
+
+/*
+ * The minute that a time lies in, counted from the Unix epoch, and the time at
+ * which a minute begins.  Arithmetic only: they cannot fail.
+ */
+extern int32       mtr_minute_of(TimestampTz time);
+extern TimestampTz mtr_time_of_minute(int32 minute);
 
 /* palloc'd pg_uuid_t as a Datum */
 extern Datum mtr_uuid_datum(const pg_uuid_t *id);

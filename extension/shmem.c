@@ -54,7 +54,7 @@ static Size
 tenant_size(void)
 {
 	/* a slot's first fields must not share a cache line with its neighbour */
-	StaticAssertStmt(offsetof(MtrTenant, index) <= 64,
+	StaticAssertStmt(offsetof(MtrTenant, purse.spare) <= 64,
 					 "the fields of every call fit in one cache line");
 	return mul_size(mtr_max_tenants, sizeof(MtrTenant));
 }

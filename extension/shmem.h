@@ -40,6 +40,7 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
+#include "core/purse.h"
 #include "core/usage_ring.h"
 
 /* databases of one cluster that can hold Mortar at the same time */
@@ -152,25 +153,34 @@ struct MtrUsage;
 
 typedef struct pg_attribute_aligned(64) MtrTenant
 {
-	/* the fields of every call stand first, on the slot's own cache line */
-	slock_t mutex;
-	uint8   state;     /* MtrTenantState */
-	uint8   life;      /* MtrLife */
-	int32   pins;      /* transactions that may still change the slot */
-	int64   available; /* spendable, less what calls in flight have taken */
-	int64   floor;     /* refuse at or below */
-	int64   incoming;  /* grants not committed yet */
+	/* the purse's head stands with these on the slot's own cache line */
+	slock_t          mutex;
+	uint8            state; /* MtrTenantState */
+	uint8            life;  /* MtrLife */
+	int32            pins;  /* transactions that may still change the slot */
+	struct mtr_purse purse; /* what can be spent, less what calls have taken */
+
+	uint64 generation; /* of the database when loaded */
+	int16  db;         /* index into MtrShared.db */
+	int32  index;      /* own place in MtrShared.tenant, constant */
 
 	/*
 	 * What a crash may take: the cost of what was priced and is not flushed, the
 	 * sum of f(priced) - f(flushed) over all counters; and the most it may be.
 	 */
-	int64  unflushed_uc;
-	int64  max_unflushed_uc;
-	uint64 generation; /* of the database when loaded */
-	int16  db;         /* index into MtrShared.db */
+	int64 unflushed_uc;
+	int64 max_unflushed_uc;
 
-	int32            index;       /* own place in MtrShared.tenant, constant */
+	/*
+	 * When may grants be read from tables again (refill.c)?  Not while a
+	 * transaction in progress gives one for which there was no cell; and what was
+	 * read is void when grants have come, or lost their cells, since.
+	 */
+	int32       giving;         /* such transactions */
+	int64       giving_uc;      /* and such grants of theirs */
+	uint32      grants_version; /* moves whenever that happens */
+	TimestampTz refilled_at;    /* when they were read last */
+
 	int64            held;        /* durable holds */
 	TimestampTz      last_posted; /* of its entries: time never runs back */
 	int32            next_free;

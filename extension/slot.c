@@ -15,13 +15,16 @@
  */
 #include "mortar.h"
 
+#include "access/xact.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
+#include "core/price.h"
 #include "guc.h"
 #include "inval.h"
+#include "refill.h"
 #include "slot.h"
 #include "slot_load.h"
 #include "xact.h"
@@ -53,20 +56,36 @@ make_key(MtrTenantHashKey *key, int db, const char *tenant)
 	strlcpy(key->tenant_id, tenant, MTR_TENANT_LEN);
 }
 
-/* proves that the slot is the tenant's and current, and pins it */
+/*
+ * Proves that the slot is the tenant's and current, and pins it.  *refill: grants had
+ * better be read from tables.
+ */
 static bool
-prove_and_pin(MtrTenant *t, int db, const char *tenant)
+prove_and_pin(MtrTenant *t, int db, const char *tenant, bool *refill)
 {
-	uint64 generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
-	bool   ok;
+	uint64      generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
+	TimestampTz now = GetCurrentStatementStartTimestamp();
+	bool        ok;
 
 	SpinLockAcquire(&t->mutex);
 	ok = t->state == MTR_TENANT_READY && t->db == db &&
 		 t->generation == generation && strcmp(t->tenant_id, tenant) == 0;
 	if (ok)
+	{
 		t->pins++;
+		*refill = mtr_refill_wanted(t, now);
+	}
 	SpinLockRelease(&t->mutex);
 	return ok;
+}
+
+/* the slot is pinned; not in time, it may be a call's turn to wait for it (gate.c) */
+static void
+note_pin(MtrTenant *t, const char *tenant, bool refill)
+{
+	mtr_xact_pin(t, tenant, false);
+	if (refill)
+		(void) mtr_refill(t, NULL, NULL, NULL);
 }
 
 MtrTenant *
@@ -86,16 +105,17 @@ mtr_tenant_pin_present(const char *tenant, MtrTenant **slot)
 	int        db = db_index();
 	MtrTenant *t;
 	bool       ok = false;
+	bool       refill = false;
 
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
 	t = mtr_tenant_lookup(db, tenant);
 	if (t != NULL)
-		ok = prove_and_pin(t, db, tenant);
+		ok = prove_and_pin(t, db, tenant, &refill);
 	LWLockRelease(MtrShared->lock);
 	if (!ok)
 		return false;
 
-	mtr_xact_pin(t, tenant, false);
+	note_pin(t, tenant, refill);
 	*place_of(tenant) = t;
 	*slot = t;
 	return true;
@@ -106,6 +126,7 @@ mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
 {
 	MtrPinned  *pin = mtr_xact_find(tenant);
 	MtrTenant **place;
+	bool        refill = false;
 
 	mtr_inval_refuse_dropped();
 	if (pin != NULL)
@@ -117,10 +138,10 @@ mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
 	mtr_refuse_recovery();
 	mtr_xact_reserve(0);
 	place = place_of(tenant);
-	if (*place != NULL && prove_and_pin(*place, db_index(), tenant))
+	if (*place != NULL && prove_and_pin(*place, db_index(), tenant, &refill))
 	{
-		mtr_xact_pin(*place, tenant, false);
 		*slot = *place;
+		note_pin(*slot, tenant, refill);
 		return MTR_PIN_OK;
 	}
 	if (mtr_tenant_pin_present(tenant, slot))
@@ -173,13 +194,35 @@ mtr_tenant_pin(const char *tenant)
 	return t;
 }
 
+int64
+mtr_counter_cost(const MtrCounter *c, int64 upto)
+{
+	int64 cost;
+
+	if (c->per_units == 0 || upto <= c->flushed ||
+		!mtr_price_step(c->flushed, upto - c->flushed, c->num_uc, c->per_units,
+						&cost))
+		return 0;
+	return cost;
+}
+
+int64
+mtr_unflushed_cost(const MtrTenant *t)
+{
+	int64 total = 0;
+
+	for (int i = 0; i < MTR_COUNTERS; i++)
+		total += mtr_counter_cost(&t->counter[i], t->counter[i].done);
+	return total;
+}
+
 bool
 mtr_tenant_is_clean(MtrTenant *t)
 {
 	bool clean;
 
 	SpinLockAcquire(&t->mutex);
-	clean = t->unflushed == 0;
+	clean = t->unflushed == 0 && mtr_purse_is_clean(&t->purse);
 	SpinLockRelease(&t->mutex);
 	return clean;
 }
@@ -207,6 +250,17 @@ mtr_tenant_mark_dirty(MtrTenant *t)
 	 */
 	pg_memory_barrier();
 	return first && db->flusher_state == MTR_FLUSHER_NONE;
+}
+
+bool
+mtr_tenant_note_burns(MtrTenant *t, bool moved)
+{
+	const struct mtr_cell *debt = &t->purse.cell[MTR_PURSE_DEBT];
+
+	if (moved ? mtr_purse_is_clean(&t->purse)
+			  : debt->burn_done == debt->burn_flushed)
+		return false;
+	return mtr_tenant_mark_dirty(t);
 }
 
 /* takes an unpinned slot out of memory, with its usage slots */
@@ -350,8 +404,11 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
 	t->pins = 1;
 	t->life = MTR_LIFE_ACTIVE;
-	t->available = t->incoming = t->held = t->floor = 0;
-	t->unflushed_uc = 0;
+	mtr_purse_init(&t->purse);
+	t->held = t->unflushed_uc = 0;
+	t->giving = 0;
+	t->giving_uc = 0;
+	t->refilled_at = 0;
 	t->max_unflushed_uc = MTR_DEFAULT_MAX_UNFLUSHED_UC;
 	t->last_posted = 0;
 	t->usage = NULL;

@@ -19,8 +19,9 @@ typedef enum MtrPin
 /*
  * Finds the tenant's slot, loading it when it is not in memory, and pins it
  * until the end of the transaction.  Warm: one spinlock, no table, no lwlock.
- * Cold: reads tables; needs a transaction and a snapshot, not SPI.	 Raises only
- * for what a table read may raise.
+ * Cold: reads tables, however long that takes, or waits a second for who does;
+ * needs a transaction and a snapshot, not SPI.  Raises only for what a table read
+ * may raise.
  */
 extern MtrPin mtr_tenant_try_pin(const char *tenant, MtrTenant **slot);
 
@@ -40,7 +41,20 @@ extern void mtr_raise_no_tenant(const char *tenant) pg_attribute_noreturn();
  */
 extern MtrTenant *mtr_tenant_new(const char *tenant);
 
-/* the tenant's usage is in the tables, all of it; takes the mutex */
+/*
+ * What goes beyond the flushed quantity of a counter, up to upto, costs; 0 when
+ * there is no such thing, and for a cost beyond int64, which no calls can have
+ * paid.  The mutex is held.
+ */
+extern int64 mtr_counter_cost(const MtrCounter *c, int64 upto);
+
+/*
+ * What committed usage that is not flushed costs.  The mutex is held, or t is a
+ * copy.
+ */
+extern int64 mtr_unflushed_cost(const MtrTenant *t);
+
+/* the tenant's usage, and who paid for it, is in tables; takes the mutex */
 extern bool mtr_tenant_is_clean(MtrTenant *t);
 
 /*
@@ -48,6 +62,13 @@ extern bool mtr_tenant_is_clean(MtrTenant *t);
  * flusher.	True when there is none, and the launcher is to be woken.
  */
 extern bool mtr_tenant_mark_dirty(MtrTenant *t);
+
+/*
+ * The same if the purse has burns that tables lack, without usage: debt was repaid, or
+ * what was undone is worth something else.	 moved: the transaction has taken or
+ * given; otherwise only a grant that began can have changed something.
+ */
+extern bool mtr_tenant_note_burns(MtrTenant *t, bool moved);
 
 /*
  * Takes the tenant's slot and its usage slots out of memory if nobody pins it

@@ -3,8 +3,10 @@
  *		Filling a tenant's slot from tables.
  *
  * One loader per tenant: a lock of the lock manager, so that an error, a
- * cancel or the death of the loader frees it.  Others look again every few
- * milliseconds for MTR_SLOT_WAIT_MS, and then answer "busy".
+ * cancel or the death of the loader frees it.  Others look again now and then for
+ * MTR_SLOT_WAIT_MS at most, and then answer "busy".  The loader, who works for all
+ * of them, is not cut by its own statement_timeout (untimed.c), so that however
+ * many entries there are, the first load is the last one.
  *
  * The loader reads with a snapshot taken after it found the slot absent.  No
  * transaction can have posted to an absent slot and still run, so nothing is
@@ -18,44 +20,25 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/wait_event.h"
 
 #include "flush.h"
+#include "locks.h"
 #include "price.h"
+#include "refill.h"
 #include "slot_load.h"
 #include "spi.h"
+#include "untimed.h"
 #include "xact.h"
 
-#define LOAD_POLL_MS 5
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_LOAD 0x4d31
-
-static MtrStmt stmt_balance = {
-	.sql = "SELECT (coalesce(l.balance, 0) - (SELECT coalesce(sum(cost_uc), 0) "
-		   "    FROM mortar.usage_marks WHERE tenant_id = $1))"
-		   "  ::pg_catalog.int8, l.last, CASE t.state WHEN 'active' THEN 0 "
-		   "    WHEN 'suspended' THEN 1 ELSE 2 END, "
-		   "  (SELECT max_unflushed_uc FROM mortar.limits "
-		   "    WHERE tenant_id = $1) "
-		   "FROM mortar.tenants t, "
-		   "  (SELECT sum(CASE WHEN to_account = 'available' THEN amount_uc "
-		   "      WHEN from_account = 'available' THEN -amount_uc END) "
-		   "      AS balance, max(posted_at) AS last "
-		   "    FROM mortar.credit_ledger WHERE tenant_id = $1) l "
-		   "WHERE t.tenant_id = $1",
-	.role = MTR_ROLE_OWNER,
-	.by_index = true,
-	.nargs = 1,
-	.argtypes = {TEXTOID},
-};
+/* how often those who wait for a loader look again: less and less often */
+#define LOAD_POLL_MIN_MS 5
+#define LOAD_POLL_MAX_MS 50
 
 /* quantities that prices in force have already charged this tenant */
 static MtrStmt stmt_counters = {
@@ -101,46 +84,30 @@ read_counters(const char *tenant, const MtrPrice *prices, Loaded *l)
 	}
 }
 
-bool
-mtr_tenant_stored(const char *tenant, MtrStored *s)
-{
-	Datum args[1];
-	Datum posted;
-	Datum limit;
-	bool  isnull;
-
-	args[0] = CStringGetTextDatum(tenant);
-	mtr_exec(&stmt_balance, args, NULL, MTR_SNAP_OTHERS, 1);
-	if (SPI_processed == 0)
-		return false;
-	posted = mtr_first(2, &isnull);
-	s->last_posted = isnull ? 0 : DatumGetTimestampTz(posted);
-	s->available = DatumGetInt64(mtr_first(1, &isnull));
-	s->life = (MtrLife) DatumGetInt32(mtr_first(3, &isnull));
-	limit = mtr_first(4, &isnull);
-	s->max_unflushed_uc =
-		isnull ? MTR_DEFAULT_MAX_UNFLUSHED_UC : DatumGetInt64(limit);
-	return true;
-}
-
 static void
 read_tables(const char *tenant, const MtrPrice *prices, Loaded *l)
 {
 	memset(l, 0, sizeof(*l));
-	SPI_connect();
 	l->exists = mtr_tenant_stored(tenant, &l->stored);
-	if (l->exists)
-		read_counters(tenant, prices, l);
+	if (!l->exists)
+		return;
+	SPI_connect();
+	read_counters(tenant, prices, l);
 	SPI_finish();
 }
 
 static void
 fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 {
-	int n = 0;
+	TimestampTz now = Max(l->stored.now, l->stored.last_posted);
+	int         n = 0;
+	bool        wake = false;
 
 	SpinLockAcquire(&t->mutex);
-	t->available = l->stored.available;
+	/* debt that a grant has repaid since: the flusher writes it */
+	if (mtr_purse_load(&t->purse, now, &l->stored))
+		wake = mtr_tenant_mark_dirty(t);
+	t->held = l->stored.held;
 	t->last_posted = l->stored.last_posted;
 	t->life = l->stored.life;
 	t->max_unflushed_uc = l->stored.max_unflushed_uc;
@@ -160,6 +127,8 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 	}
 	t->state = MTR_TENANT_READY;
 	SpinLockRelease(&t->mutex);
+	if (wake)
+		mtr_wake_launcher();
 }
 
 typedef enum Present
@@ -186,33 +155,6 @@ clear_stale(MtrDb *db, const char *tenant)
 	return result;
 }
 
-/* with the load lock held, and the slot absent */
-static MtrPin
-load_absent(MtrDb *db, const char *tenant, MtrTenant **slot)
-{
-	MtrPrice   prices[MTR_METERS];
-	uint64     generation = pg_atomic_read_u64(&db->generation);
-	Loaded     l;
-	MtrTenant *t;
-
-	memcpy(prices, mtr_prices(), sizeof(prices));
-	read_tables(tenant, prices, &l);
-	if (!l.exists)
-		return MTR_PIN_NO_TENANT;
-
-	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
-	t = mtr_tenant_insert_locked(db - MtrShared->db, tenant, MTR_TENANT_NEW);
-	if (t != NULL)
-		fill(t, prices, &l, generation);
-	LWLockRelease(MtrShared->lock);
-	if (t == NULL)
-		return MTR_PIN_FULL;
-
-	mtr_xact_pin(t, tenant, false);
-	*slot = t;
-	return MTR_PIN_OK;
-}
-
 void
 mtr_slot_nap(int ms)
 {
@@ -222,62 +164,124 @@ mtr_slot_nap(int ms)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* one try, with the load lock held */
-static MtrPin
-try_load(MtrDb *db, const char *tenant, MtrTenant **slot)
+/* one try to load, with the load lock held */
+typedef struct Try
 {
+	MtrDb      *db;
+	const char *tenant;
+	MtrTenant **slot;
+	MtrPin      result;
+} Try;
+
+/*
+ * Puts what was read into memory.  When there is no room one waits for it here:
+ * as long as the load lock is held, what was read stays true, and reading it again
+ * may take long.
+ */
+static MtrPin
+place(const Try *try, const MtrPrice *prices, const Loaded *l,
+	  uint64 generation)
+{
+	int        db = try->db - MtrShared->db;
+	MtrTenant *t = NULL;
+	bool       again = false;
+
+	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
+	{
+		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
+		/* not ours any more, or the tenant is being created by somebody */
+		again = try->db->dboid != MyDatabaseId ||
+				mtr_tenant_lookup(db, try->tenant) != NULL;
+		if (!again)
+			t = mtr_tenant_insert_locked(db, try->tenant, MTR_TENANT_NEW);
+		if (t != NULL)
+			fill(t, prices, l, generation);
+		LWLockRelease(MtrShared->lock);
+		if (again || t != NULL)
+			break;
+		mtr_wake_flushers();
+		mtr_slot_nap(MTR_SLOT_POLL_MS);
+	}
+	if (t == NULL)
+		return again ? MTR_PIN_BUSY : MTR_PIN_FULL;
+
+	mtr_xact_pin(t, try->tenant, false);
+	*try->slot = t;
+	return MTR_PIN_OK;
+}
+
+static MtrPin
+load_absent(const Try *try)
+{
+	MtrPrice prices[MTR_METERS];
+	uint64   generation = pg_atomic_read_u64(&try->db->generation);
+	Loaded   l;
+
+	memcpy(prices, mtr_prices(), sizeof(prices));
+	read_tables(try->tenant, prices, &l);
+	if (!l.exists)
+		return MTR_PIN_NO_TENANT;
+	return place(try, prices, &l, generation);
+}
+
+static void
+try_load(void *arg)
+{
+	Try   *try = arg;
 	Loaded l;
 
 	/* somebody may have loaded it while we waited */
-	if (mtr_tenant_pin_present(tenant, slot))
-		return MTR_PIN_OK;
-	switch (clear_stale(db, tenant))
+	try->result = MTR_PIN_OK;
+	if (mtr_tenant_pin_present(try->tenant, try->slot))
+		return;
+	try->result = MTR_PIN_BUSY;
+	switch (clear_stale(try->db, try->tenant))
 	{
 		case PRESENT_NO:
-			return load_absent(db, tenant, slot);
+			try->result = load_absent(try);
+			break;
 		case PRESENT_NEW:
 			/* for others the tenant exists from the commit on, not before */
-			read_tables(tenant, mtr_prices(), &l);
-			return l.exists ? MTR_PIN_BUSY : MTR_PIN_NO_TENANT;
+			read_tables(try->tenant, mtr_prices(), &l);
+			if (!l.exists)
+				try->result = MTR_PIN_NO_TENANT;
+			break;
 		case PRESENT_STALE:
+			mtr_wake_flushers();
 			break;
 	}
-	mtr_wake_flushers();
-	return MTR_PIN_BUSY;
+}
+
+/* half of what statement_timeout leaves: the answer is "busy", not an error */
+static int64
+wait_until(void)
+{
+	return mtr_now_ms() + Min(MTR_SLOT_WAIT_MS, mtr_time_left_ms() / 2);
 }
 
 MtrPin
 mtr_tenant_load(const char *tenant, MtrTenant **slot)
 {
-	MtrDb  *db = mtr_db();
-	LOCKTAG tag;
-	uint64  hash =
-		hash_bytes_extended((const unsigned char *) tenant, strlen(tenant), 0);
-	MtrPin result = MTR_PIN_BUSY;
-	int    ms;
+	Try   try = {.tenant = tenant, .slot = slot, .result = MTR_PIN_BUSY};
+	int64 until;
+	int   ms = LOAD_POLL_MIN_MS;
 
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
-						 (uint32) hash, LOCK_CLASS_LOAD);
-	if (!mtr_stopfile_wait(db))
+	if (!mtr_stopfile_wait(mtr_db()))
 		return MTR_PIN_PENDING;
-	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += ms)
+	until = wait_until();
+	for (;;)
 	{
-		ms = LOAD_POLL_MS;
-		db = mtr_db();
-		if (LockAcquire(&tag, ExclusiveLock, false, true) !=
-			LOCKACQUIRE_NOT_AVAIL)
+		try.db = mtr_db();
+		if (mtr_try_lock(MTR_LOCK_LOAD, tenant))
 		{
-			result = try_load(db, tenant, slot);
-			LockRelease(&tag, ExclusiveLock, false);
-			if (result == MTR_PIN_OK || result == MTR_PIN_NO_TENANT)
-				return result;
-			if (result == MTR_PIN_FULL)
-			{
-				mtr_wake_flushers();
-				ms = MTR_SLOT_POLL_MS;
-			}
+			mtr_untimed(try_load, &try);
+			mtr_unlock(MTR_LOCK_LOAD, tenant);
+			if (try.result != MTR_PIN_BUSY)
+				return try.result;
 		}
+		if (mtr_now_ms() >= until)
+			return try.result;
 		mtr_slot_nap(ms);
+		ms = Min(2 * ms, LOAD_POLL_MAX_MS);
 	}
-	return result;
 }

@@ -11,21 +11,6 @@
 #define MTR_SLOT_WAIT_MS 1000
 #define MTR_SLOT_POLL_MS 20
 
-/* what tables say of a tenant */
-typedef struct MtrStored
-{
-	int64       available;
-	TimestampTz last_posted; /* of its ledger entries; 0: it has none */
-	MtrLife     life;
-	int64       max_unflushed_uc;
-} MtrStored;
-
-/*
- * Reads that, all that is committed by now; false: there is no such tenant.
- * Touches no shared memory, so that a standby can answer.  SPI is connected.
- */
-extern bool mtr_tenant_stored(const char *tenant, MtrStored *s);
-
 /* sleeps, cancellably */
 extern void mtr_slot_nap(int ms);
 

@@ -42,7 +42,7 @@ prepare(MtrStmt *stmt)
 
 	plan = SPI_prepare_cursor(
 		stmt->sql, stmt->nargs, stmt->argtypes,
-		CURSOR_OPT_GENERIC_PLAN |
+		(stmt->plan_anew ? CURSOR_OPT_CUSTOM_PLAN : CURSOR_OPT_GENERIC_PLAN) |
 			(stmt->first_rows ? CURSOR_OPT_FAST_PLAN : CURSOR_OPT_PARALLEL_OK));
 	if (plan == NULL)
 		elog(ERROR, "could not prepare \"%s\": %s", stmt->sql,
@@ -126,14 +126,14 @@ run(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
  * with MTR_SNAP_OTHERS are those that fill caches.
  */
 static int
-enter_settings(MtrSnap snap)
+enter_settings(const MtrStmt *stmt, MtrSnap snap)
 {
 	bool path = strcmp(namespace_search_path, MTR_SAFE_PATH) != 0;
 	bool wait = snap == MTR_SNAP_OTHERS &&
 				(LockTimeout == 0 || LockTimeout > CACHE_LOCK_TIMEOUT_MS);
 	int level;
 
-	if (!path && !wait && row_security)
+	if (!path && !wait && row_security && !stmt->plan_anew)
 		return 0;
 	level = NewGUCNestLevel();
 	if (path)
@@ -142,6 +142,12 @@ enter_settings(MtrSnap snap)
 		set("row_security", "on");
 	if (wait)
 		set("lock_timeout", CppAsString2(CACHE_LOCK_TIMEOUT_MS));
+	if (stmt->plan_anew)
+	{
+		/* sessions of the gateway want generic plans, and the setting wins */
+		set("plan_cache_mode", "auto");
+		set("jit", "off");
+	}
 	return level;
 }
 
@@ -150,7 +156,7 @@ exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 	 long limit)
 {
 	MtrUserSave save;
-	int         level = enter_settings(snap);
+	int         level = enter_settings(stmt, snap);
 	int         rc;
 
 	Assert(stmt->nargs <= MTR_STMT_MAX_ARGS);

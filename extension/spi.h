@@ -3,9 +3,8 @@
  *		Kept SPI plans of Mortar's own statements.
  *
  * A statement is a static MtrStmt: its text, parameter types and the one role
- * it runs under.  It is prepared once per session, always with a generic
- * plan.  One plan never serves two roles: alternating between roles would plan
- * it anew each time.
+ * it runs under.  It is prepared once per session, with a generic plan.  One plan
+ * never serves two roles: alternating between roles would plan it anew each time.
  *
  * A plan lasts until the next ANALYZE.	 For a table of one page the planner
  * prefers to read all of it, and such a plan costs more with every row that
@@ -37,6 +36,7 @@ typedef struct MtrStmt
 	MtrRole     role;
 	bool        first_rows; /* read up to a limit, in the order of an index */
 	bool        by_index;   /* never read a whole table, however small it is */
+	bool        plan_anew;  /* for each execution, with its parameters */
 	int         nargs;
 	Oid         argtypes[MTR_STMT_MAX_ARGS];
 	SPIPlanPtr  plan; /* kept; NULL until first used */

@@ -13,53 +13,97 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "core/price.h"
+#include "gate.h"
 #include "guc.h"
 #include "shmem.h"
+#include "slot.h"
 
 PG_FUNCTION_INFO_V1(mtr_slots);
+PG_FUNCTION_INFO_V1(mtr_cells);
 PG_FUNCTION_INFO_V1(mtr_flusher_state);
 
-static void
-put_slot(ReturnSetInfo *rsinfo, MtrTenant *t, int db)
+/* a copy of the slot, as of now; false: it is of no tenant of this database */
+static bool
+copy_slot(MtrTenant *t, int db, MtrTenant *copy)
 {
-	MtrTenant copy;
-	Datum     values[7];
-	bool      nulls[7] = {false};
-	int64     unflushed = 0;
-
 	SpinLockAcquire(&t->mutex);
-	memcpy(&copy, t, sizeof(copy));
+	memcpy(copy, t, sizeof(*copy));
 	SpinLockRelease(&t->mutex);
-	if (copy.state == MTR_TENANT_FREE || copy.db != db || copy.generation == 0)
-		return;
+	if (copy->state == MTR_TENANT_FREE || copy->db != db ||
+		copy->generation == 0)
+		return false;
+	mtr_purse_advance(&copy->purse,
+					  Max(GetCurrentTimestamp(), copy->last_posted));
+	return true;
+}
 
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		MtrCounter *c = &copy.counter[i];
-		int64       cost;
+static void
+put_slot(ReturnSetInfo *rsinfo, const MtrTenant *t)
+{
+	static const char *const modes[] = {"hard", "soft", "unlimited"};
+	const struct mtr_purse  *p = &t->purse;
+	Datum                    values[10];
+	bool                     nulls[10] = {false};
+	int                      grants = p->more;
 
-		if (c->per_units > 0 && c->done > c->flushed &&
-			mtr_price_step(c->flushed, c->done - c->flushed, c->num_uc,
-						   c->per_units, &cost))
-			unflushed += cost;
-	}
-	values[0] = CStringGetTextDatum(copy.tenant_id);
+	for (int i = 0; i < p->n; i++)
+		grants += p->cell[p->order[i]].grant.remaining > 0;
+	values[0] = CStringGetTextDatum(t->tenant_id);
 	values[1] =
-		CStringGetTextDatum(copy.state == MTR_TENANT_NEW ? "new" : "ready");
-	values[2] = Int64GetDatum(copy.available);
-	values[3] = Int64GetDatum(copy.held);
-	values[4] = Int64GetDatum(unflushed);
-	values[5] = Int32GetDatum(copy.pins);
-	values[6] = Int64GetDatum(copy.max_unflushed_uc);
+		CStringGetTextDatum(t->state == MTR_TENANT_NEW ? "new" : "ready");
+	values[2] = Int64GetDatum(p->available);
+	values[3] = Int64GetDatum(t->held);
+	values[4] = Int64GetDatum(mtr_unflushed_cost(t));
+	values[5] = Int32GetDatum(t->pins);
+	values[6] = Int64GetDatum(t->max_unflushed_uc);
+	values[7] = Int64GetDatum(p->debt);
+	values[8] = CStringGetTextDatum(modes[p->mode]);
+	values[9] = Int32GetDatum(grants);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* rows of the view mortar.slots */
-Datum
-mtr_slots(PG_FUNCTION_ARGS)
+static void
+put_cell(ReturnSetInfo *rsinfo, const MtrTenant *t, int cell)
 {
-	int db;
+	static const char *const states[] = {"free", "incoming", "future", "live",
+										 "ended"};
+	struct mtr_part          part = {.cell = (int16) cell};
+	const struct mtr_cell   *c = &t->purse.cell[cell];
+	bool                     is_grant = cell < MTR_PURSE_CELLS;
+	Datum                    values[7];
+	bool                     nulls[7] = {false};
+
+	values[0] = CStringGetTextDatum(t->tenant_id);
+	values[1] = CStringGetTextDatum(mtr_part_account(&part));
+	values[2] = PointerGetDatum(c->grant.id);
+	nulls[2] = !is_grant;
+	values[3] = CStringGetTextDatum(states[c->state]);
+	values[4] = Int64GetDatum(c->grant.remaining);
+	if (cell == MTR_PURSE_DEBT)
+		values[4] = Int64GetDatum(-t->purse.debt);
+	nulls[4] = cell == MTR_PURSE_ISSUED;
+	values[5] = Int64GetDatum(
+		(int64) ((uint64) c->burn_done - (uint64) c->burn_flushed));
+	values[6] = Int32GetDatum(c->refs);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static void
+put_cells(ReturnSetInfo *rsinfo, const MtrTenant *t)
+{
+	for (int i = 0; i < t->purse.n; i++)
+		put_cell(rsinfo, t, t->purse.order[i]);
+	put_cell(rsinfo, t, MTR_PURSE_DEBT);
+	put_cell(rsinfo, t, MTR_PURSE_ISSUED);
+}
+
+/* a row or more for each tenant of this database in memory */
+static Datum
+put_tenants(FunctionCallInfo fcinfo,
+			void (*put)(ReturnSetInfo *rsinfo, const MtrTenant *t))
+{
+	MtrTenant copy;
+	int       db;
 
 	mtr_require_preload();
 	InitMaterializedSRF(fcinfo, 0);
@@ -69,10 +113,25 @@ mtr_slots(PG_FUNCTION_ARGS)
 	for (int i = 0; i < mtr_max_tenants; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (MtrTenants[i].state != MTR_TENANT_FREE)
-			put_slot((ReturnSetInfo *) fcinfo->resultinfo, &MtrTenants[i], db);
+		if (MtrTenants[i].state != MTR_TENANT_FREE &&
+			copy_slot(&MtrTenants[i], db, &copy))
+			put((ReturnSetInfo *) fcinfo->resultinfo, &copy);
 	}
 	return (Datum) 0;
+}
+
+/* rows of the view mortar.slots */
+Datum
+mtr_slots(PG_FUNCTION_ARGS)
+{
+	return put_tenants(fcinfo, put_slot);
+}
+
+/* rows of the view mortar.cells */
+Datum
+mtr_cells(PG_FUNCTION_ARGS)
+{
+	return put_tenants(fcinfo, put_cells);
 }
 
 static void

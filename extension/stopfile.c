@@ -86,6 +86,7 @@ put_usage(Output *out, const MtrTenant *t, const MtrUsage *u)
 		MtrStopRecord r;
 
 		memset(&r, 0, sizeof(r));
+		r.kind = MTR_STOP_USAGE;
 		strlcpy(r.tenant, t->tenant_id, sizeof(r.tenant));
 		strlcpy(r.meter, mtr_meter_name((MtrMeter) u->key.meter),
 				sizeof(r.meter));
@@ -105,6 +106,31 @@ put_usage(Output *out, const MtrTenant *t, const MtrUsage *u)
 	return n;
 }
 
+/* who has paid for it; changes nothing that anybody will see any more */
+static uint64
+put_burns(Output *out, MtrTenant *t)
+{
+	struct mtr_part part[MTR_PURSE_SOURCES];
+	int             n = mtr_purse_unwritten(&t->purse, part);
+
+	for (int i = 0; i < n && out != NULL; i++)
+	{
+		bool          is_grant = part[i].cell < MTR_PURSE_CELLS;
+		MtrStopRecord r;
+
+		memset(&r, 0, sizeof(r));
+		r.kind = MTR_STOP_BURN;
+		strlcpy(r.tenant, t->tenant_id, sizeof(r.tenant));
+		if (is_grant)
+			memcpy(r.grant_id.data, t->purse.cell[part[i].cell].grant.id,
+				   UUID_LEN);
+		r.source = is_grant ? 0 : part[i].cell;
+		r.amount_uc = part[i].amount;
+		put(out, &r, sizeof(r));
+	}
+	return n;
+}
+
 static uint64
 put_database(Output *out, int db)
 {
@@ -113,13 +139,14 @@ put_database(Output *out, int db)
 
 	for (int i = 0; i < mtr_max_tenants; i++)
 	{
-		const MtrTenant *t = &MtrTenants[i];
+		MtrTenant *t = &MtrTenants[i];
 
 		if (t->state == MTR_TENANT_FREE || t->db != db ||
 			t->generation < purged)
 			continue; /* the last: of an extension that was dropped */
 		for (const MtrUsage *u = t->usage; u != NULL; u = u->next)
 			n += put_usage(out, t, u);
+		n += put_burns(out, t);
 	}
 	return n;
 }

@@ -13,12 +13,9 @@
  * The transaction also makes all slots of the database stale, for one that was
  * loaded regardless (somebody has put a file back, say).
  *
- * Rows are put right behind what the journal has of their usage slot.  That is
- * where they were cut, unless somebody else has written to the journal since: a
- * restore, or this server, if the file was set aside and repaired later.
- *
  * A file that cannot be right is set aside under another name, and its epoch is
- * not clean.  Any other failure is tried again.
+ * not clean; so is one of another version of the format, which does not say who
+ * paid.  Any other failure is tried again.
  */
 #include "mortar.h"
 
@@ -29,7 +26,6 @@
 #include "storage/fd.h"
 #include "utils/memutils.h"
 
-#include "core/price.h"
 #include "flush.h"
 #include "flush_batch.h"
 #include "spi.h"
@@ -38,28 +34,12 @@
 
 PG_FUNCTION_INFO_V1(mtr_enter_epoch);
 
-/* prices that one tenant's records of one meter can be of, at most */
-#define WALKS (MTR_COUNTERS * MTR_METERS)
-
-/* how far the priced quantity of one price has come */
-typedef struct Walk
-{
-	char      meter[MTR_STOPFILE_METER_LEN];
-	pg_uuid_t price_id;
-	int64     quantity;
-} Walk;
-
 typedef struct Entering
 {
 	MtrDb        *db;
 	const char   *path;
 	FILE         *file;
 	MtrStopHeader header;
-	char          tenant[MTR_TENANT_LEN]; /* whose walks these are */
-	int           nwalks;
-	Walk          walk[WALKS];
-	MtrStopRecord last;  /* of the usage slot at hand */
-	int64         shift; /* of its records */
 } Entering;
 
 typedef struct Found
@@ -89,18 +69,6 @@ static MtrStmt stmt_clean = {
 
 /* ---- reading ---- */
 
-static void
-get(Entering *e, void *data, size_t len)
-{
-	if (fread(data, len, 1, e->file) == 1)
-		return;
-	if (ferror(e->file))
-		ereport(ERROR, (errcode_for_file_access(),
-						errmsg("could not read file \"%s\": %m", e->path)));
-	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-					errmsg("file \"%s\" ends early", e->path)));
-}
-
 static bool
 is_string(const char *s, size_t size)
 {
@@ -108,14 +76,35 @@ is_string(const char *s, size_t size)
 }
 
 static bool
-is_sane(const MtrStopRecord *r)
+is_sane_usage(const MtrStopRecord *r)
 {
-	return is_string(r->tenant, sizeof(r->tenant)) &&
-		   is_string(r->meter, sizeof(r->meter)) &&
+	return is_string(r->meter, sizeof(r->meter)) &&
 		   is_string(r->route, sizeof(r->route)) && r->from_qty >= 0 &&
 		   r->upto_qty > r->from_qty && r->upto_qty <= MTR_MAX_QUANTITY &&
 		   r->num_uc >= 0 &&
 		   (mtr_uuid_is_nil(&r->price_id) || r->per_units > 0);
+}
+
+static bool
+is_sane_burn(const MtrStopRecord *r)
+{
+	bool is_grant = r->source == 0;
+
+	return r->amount_uc != 0 && r->amount_uc >= -MTR_MAX_AMOUNT_UC &&
+		   r->amount_uc <= MTR_MAX_AMOUNT_UC &&
+		   (is_grant || r->source == MTR_PURSE_DEBT ||
+			r->source == MTR_PURSE_ISSUED) &&
+		   is_grant != mtr_uuid_is_nil(&r->grant_id);
+}
+
+static bool
+is_sane(const MtrStopRecord *r)
+{
+	if (!is_string(r->tenant, sizeof(r->tenant)))
+		return false;
+	return r->kind == MTR_STOP_USAGE
+			   ? is_sane_usage(r)
+			   : r->kind == MTR_STOP_BURN && is_sane_burn(r);
 }
 
 /* reads all of the file once: not a row is written before all of it is right */
@@ -129,7 +118,7 @@ check(Entering *e)
 	bool                 sane = true;
 
 	INIT_CRC32C(crc);
-	get(e, &e->header, sizeof(e->header));
+	mtr_stopfile_read(e->file, e->path, &e->header, sizeof(e->header));
 	COMP_CRC32C(crc, &e->header, sizeof(e->header));
 	if (!mtr_stopfile_is_ours(h))
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
@@ -137,116 +126,18 @@ check(Entering *e)
 	for (uint64 i = 0; i < h->nrecords; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		get(e, &r, sizeof(r));
+		mtr_stopfile_read(e->file, e->path, &r, sizeof(r));
 		COMP_CRC32C(crc, &r, sizeof(r));
 		sane = sane && is_sane(&r);
 	}
 	FIN_CRC32C(crc);
-	get(e, &stored, sizeof(stored));
+	mtr_stopfile_read(e->file, e->path, &stored, sizeof(stored));
 	if (!EQ_CRC32C(crc, stored) || !sane)
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 						errmsg("file \"%s\" has a wrong checksum", e->path)));
 }
 
 /* ---- entering ---- */
-
-static Walk *
-find_walk(Entering *e, const MtrStopRecord *r)
-{
-	Walk *w;
-
-	if (strcmp(e->tenant, r->tenant) != 0)
-	{
-		strlcpy(e->tenant, r->tenant, sizeof(e->tenant));
-		e->nwalks = 0;
-	}
-	for (int i = 0; i < e->nwalks; i++)
-		if (memcmp(&e->walk[i].price_id, &r->price_id, UUID_LEN) == 0 &&
-			strcmp(e->walk[i].meter, r->meter) == 0)
-			return &e->walk[i];
-	if (e->nwalks == WALKS)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("file \"%s\" has too many prices of tenant \"%s\"",
-						e->path, r->tenant)));
-	w = &e->walk[e->nwalks++];
-	strlcpy(w->meter, r->meter, sizeof(w->meter));
-	w->price_id = r->price_id;
-	w->quantity = mtr_journal_priced(r->tenant, r->meter, &r->price_id);
-	return w;
-}
-
-static int64
-cost_of(Entering *e, const MtrStopRecord *r)
-{
-	Walk *w;
-	int64 qty = r->upto_qty - r->from_qty;
-	int64 cost;
-
-	if (mtr_uuid_is_nil(&r->price_id))
-		return 0;
-	w = find_walk(e, r);
-	if (!mtr_price_step(w->quantity, qty, r->num_uc, r->per_units, &cost))
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("cost of tenant \"%s\" is out of range", r->tenant)));
-	w->quantity += qty;
-	return cost;
-}
-
-/* moves the row to where the journal ends; records of a slot stand together */
-static void
-place(Entering *e, const MtrStopRecord *r, MtrJournalRow *row)
-{
-	const MtrStopRecord *last = &e->last;
-
-	if (strcmp(last->tenant, r->tenant) != 0 ||
-		strcmp(last->meter, r->meter) != 0 ||
-		strcmp(last->route, r->route) != 0 ||
-		memcmp(&last->key_id, &r->key_id, UUID_LEN) != 0 ||
-		memcmp(&last->price_id, &r->price_id, UUID_LEN) != 0)
-	{
-		e->shift = mtr_journal_mark(row) - r->from_qty;
-		e->last = *r;
-	}
-	row->from_qty = r->from_qty + e->shift;
-	row->upto_qty = r->upto_qty + e->shift;
-}
-
-static void
-enter_rows(Entering *e)
-{
-	MtrJournal    journal;
-	MemoryContext rows = AllocSetContextCreate(
-		CurrentMemoryContext, "mortar stop file", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old;
-
-	mtr_journal_init(&journal);
-	old = MemoryContextSwitchTo(rows);
-	for (uint64 i = 0; i < e->header.nrecords; i++)
-	{
-		MtrStopRecord r;
-		MtrJournalRow row;
-
-		get(e, &r, sizeof(r));
-		row.tenant = r.tenant;
-		row.meter = r.meter;
-		row.key_id = r.key_id;
-		row.route = r.route;
-		row.price_id = r.price_id;
-		place(e, &r, &row);
-		row.minute = r.minute;
-		row.cost_uc = cost_of(e, &r);
-		mtr_journal_add(&journal, &row);
-		if (journal.nrows == MTR_FLUSH_ROWS)
-		{
-			mtr_journal_write(&journal, &e->header.epoch_id);
-			MemoryContextReset(rows);
-		}
-	}
-	mtr_journal_write(&journal, &e->header.epoch_id);
-	MemoryContextSwitchTo(old);
-}
 
 static void
 epoch_args(const MtrStopHeader *h, Datum args[4])
@@ -290,7 +181,7 @@ enter_file(void *arg)
 		if (fseek(e->file, sizeof(MtrStopHeader), SEEK_SET) != 0)
 			ereport(ERROR, (errcode_for_file_access(),
 							errmsg("could not read file \"%s\": %m", e->path)));
-		enter_rows(e);
+		mtr_stopfile_rows(e->file, e->path, &e->header);
 		mtr_exec(&stmt_clean, args, NULL, MTR_SNAP_WRITE, 0);
 		if (e->header.nrecords > 0)
 			mtr_xact_on_commit(make_stale, e->db);

@@ -1,6 +1,6 @@
 /*
  * usage.c
- *		Balance and usage in SQL; record_usage.
+ *		Usage in SQL; record_usage.
  *
  * Everything that reads usage takes one registered snapshot, reads tables with
  * it, and adds what memory holds beyond it (unflushed.c).	If a tenant or a usage
@@ -21,17 +21,15 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "core/price.h"
 #include "gate.h"
 #include "http.h"
 #include "life.h"
 #include "slot.h"
-#include "slot_load.h"
+#include "stored.h"
 #include "spi.h"
 #include "usage.h"
 #include "xact.h"
 
-PG_FUNCTION_INFO_V1(mtr_balance);
 PG_FUNCTION_INFO_V1(mtr_usage);
 PG_FUNCTION_INFO_V1(mtr_record_usage);
 
@@ -72,13 +70,6 @@ static MtrStmt stmt_totals = {
 				 INT8ARRAYOID},
 };
 
-static TimestampTz
-time_of_minute(int32 minute)
-{
-	return (TimestampTz) minute * USECS_PER_MINUTE -
-		   (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}
-
 static Datum
 array_of(Datum *d, int n, Oid type, int len, bool byval, char align)
 {
@@ -99,7 +90,7 @@ arrays_of(const MtrUnflushed *u, int n, Datum *args)
 			CStringGetTextDatum(mtr_meter_name((MtrMeter) u[i].key.meter));
 		col[1][i] = UUIDPGetDatum(&u[i].key.key_id);
 		col[2][i] = CStringGetTextDatum(mtr_route_template(u[i].key.route));
-		col[3][i] = TimestampTzGetDatum(time_of_minute(u[i].minute));
+		col[3][i] = TimestampTzGetDatum(mtr_time_of_minute(u[i].minute));
 		col[4][i] = Int64GetDatum(u[i].qty);
 		col[5][i] = Int64GetDatum(u[i].cost_uc);
 	}
@@ -206,12 +197,7 @@ check_by(ArrayType *by)
 static void
 stored_tenant(const char *tenant, MtrStored *s)
 {
-	bool found;
-
-	SPI_connect();
-	found = mtr_tenant_stored(tenant, s);
-	SPI_finish();
-	if (!found)
+	if (!mtr_tenant_stored(tenant, s))
 		mtr_raise_no_tenant(tenant);
 }
 
@@ -265,101 +251,6 @@ mtr_usage(PG_FUNCTION_ARGS)
 		tuplestore_puttuple(rsinfo->setResult, SPI_tuptable->vals[row]);
 	SPI_finish();
 	return (Datum) 0;
-}
-
-/* cost of what is counted and not flushed; the mutex is held */
-static int64
-unflushed_cost_locked(MtrTenant *t)
-{
-	int64 total = 0;
-
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		MtrCounter *c = &t->counter[i];
-		int64       cost;
-
-		if (c->per_units > 0 && c->done > c->flushed &&
-			mtr_price_step(c->flushed, c->done - c->flushed, c->num_uc,
-						   c->per_units, &cost))
-			total += cost;
-	}
-	return total;
-}
-
-typedef struct Balance
-{
-	int64   available;
-	int64   held;
-	int64   unflushed;
-	MtrLife life;
-} Balance;
-
-/*
- * All figures are read under one lock; the running transaction's own grants
- * count, and so does what it did to the tenant's state.
- */
-static void
-balance_of_slot(const char *tenant, Balance *b)
-{
-	MtrTenant *t = mtr_tenant_pin(tenant);
-
-	SpinLockAcquire(&t->mutex);
-	b->available = t->available;
-	b->held = t->held;
-	b->unflushed = unflushed_cost_locked(t);
-	SpinLockRelease(&t->mutex);
-	b->available += mtr_xact_pinned(t)->pending;
-	b->life = mtr_life(t);
-	mtr_xact_unpin_unused(t);
-}
-
-static void
-balance_of_tables(const char *tenant, Balance *b)
-{
-	MtrStored s;
-
-	stored_tenant(tenant, &s);
-	b->available = s.available;
-	b->held = 0;
-	b->unflushed = 0;
-	b->life = s.life;
-}
-
-/*
- * mortar.balance(tenant text) returns (available_uc, held_uc, unflushed_uc,
- *		debt_uc, next_expiry, state)
- *
- * From the slot; on a standby from tables.
- */
-Datum
-mtr_balance(PG_FUNCTION_ARGS)
-{
-	char      tenant[MTR_TENANT_LEN];
-	TupleDesc desc;
-	Balance   b;
-	Datum     values[6];
-	bool      nulls[6] = {false};
-
-	mtr_require_preload();
-	mtr_tenant_arg(fcinfo, 0, tenant);
-	mtr_check_tenant_right(tenant, true);
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
-	if (RecoveryInProgress())
-		balance_of_tables(tenant, &b);
-	else
-		balance_of_slot(tenant, &b);
-
-	values[0] = Int64GetDatum(b.available);
-	values[1] = Int64GetDatum(b.held);
-	values[2] = Int64GetDatum(b.unflushed);
-	values[3] = Int64GetDatum(0);
-	values[4] = (Datum) 0;
-	nulls[4] = true;
-	values[5] = CStringGetTextDatum(mtr_life_name(b.life));
-	PG_RETURN_DATUM(HeapTupleGetDatum(
-		heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
 /*

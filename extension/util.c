@@ -14,6 +14,9 @@
 #include "core/uuid7.h"
 #include "shmem.h"
 
+/* PostgreSQL counts from 2000, the others from 1970 */
+#define EPOCHS_APART_DAYS ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE))
+
 static const char *const meter_names[MTR_METERS] = {
 	[MTR_METER_REQUESTS] = "requests",
 	[MTR_METER_EGRESS_BYTES] = "egress_bytes",
@@ -31,9 +34,8 @@ mtr_new_id(pg_uuid_t *id)
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
 						errmsg("could not generate random bytes")));
 
-	/* PostgreSQL counts microseconds from 2000, a UUID milliseconds from 1970 */
-	ms = now / 1000 + (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
-						  SECS_PER_DAY * INT64CONST(1000);
+	/* a UUID counts milliseconds */
+	ms = now / 1000 + EPOCHS_APART_DAYS * SECS_PER_DAY * INT64CONST(1000);
 	mtr_uuid7(id->data, (uint64) Max(ms, 0), rnd, &state);
 }
 
@@ -45,6 +47,20 @@ mtr_now_ms(void)
 	/* cannot fail for this clock */
 	(void) clock_gettime(CLOCK_MONOTONIC, &now);
 	return (int64) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int32
+mtr_minute_of(TimestampTz time)
+{
+	return (int32) ((time + EPOCHS_APART_DAYS * USECS_PER_DAY) /
+					USECS_PER_MINUTE);
+}
+
+TimestampTz
+mtr_time_of_minute(int32 minute)
+{
+	return (TimestampTz) minute * USECS_PER_MINUTE -
+		   EPOCHS_APART_DAYS * USECS_PER_DAY;
 }
 
 Datum

@@ -34,7 +34,6 @@
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "storage/procarray.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
@@ -42,14 +41,12 @@
 #include "utils/wait_event.h"
 
 #include "flush.h"
-#include "stopfile.h"
 #include "inval.h"
+#include "locks.h"
+#include "stopfile.h"
 
 #define LEAVE_MS 3000
 #define LEAVE_POLL_MS 10
-
-/* fourth field of an advisory lock tag; users' own are 1 and 2 */
-#define LOCK_CLASS_EXTENSION 0x4d34
 
 static ProcessUtility_hook_type prev_process_utility = NULL;
 static object_access_hook_type  prev_object_access = NULL;
@@ -282,15 +279,6 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	PG_END_TRY();
 }
 
-void
-mtr_lock_extension(void)
-{
-	LOCKTAG tag;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, LOCK_CLASS_EXTENSION);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
-
 static void
 object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 			  void *arg)
@@ -305,7 +293,7 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 
 		if (name == NULL || strcmp(name, "mortar") != 0)
 			return;
-		mtr_lock_extension();
+		mtr_lock(MTR_LOCK_EXTENSION, NULL);
 		mtr_inval_dropped(mtr_db_find(MyDatabaseId));
 	}
 }

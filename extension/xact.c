@@ -36,60 +36,188 @@ mtr_xact_on_commit(void (*func)(void *arg), void *arg)
 
 /* ---- the end of a transaction; from here on nothing may fail ---- */
 
-/* the tenant's mutex is held */
+/* the time of this end, in the ways it is needed */
+typedef struct End
+{
+	bool        is_commit;
+	TimestampTz now;
+	int32       minute; /* since the Unix epoch, of usage */
+} End;
+
+/* the tenant's mutex is held, as it is for all that follow */
 static void
-commit_record(const MtrRecord *r, MtrTenant *t, int32 minute, bool *wake)
+commit_usage(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 {
 	MtrUsage *u = r->usage;
 
-	if (r->kind != MTR_RECORD_USAGE)
-		return;
 	if (u->done == u->flushed)
 		t->unflushed++;
-	mtr_ring_add(&u->ring, u->done, minute, u->flushed);
+	mtr_ring_add(&u->ring, u->done, end->minute, u->flushed);
 	u->done += r->amount;
-	if (r->counter >= 0)
-		t->counter[r->counter].done += r->amount;
+	if (r->which >= 0)
+		t->counter[r->which].done += r->amount;
 	if (mtr_tenant_mark_dirty(t))
 		*wake = true;
 }
 
-/* the tenant's mutex is held */
 static void
-undo_record(const MtrRecord *r, MtrTenant *t)
+commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 {
 	switch (r->kind)
 	{
-		case MTR_RECORD_DEBIT:
-			t->available += r->amount;
-			break;
-		case MTR_RECORD_CREDIT:
-			t->incoming -= r->amount;
-			break;
 		case MTR_RECORD_USAGE:
-			r->usage->taken -= r->amount;
-			if (r->counter >= 0)
-			{
-				MtrCounter *c = &t->counter[r->counter];
-				int64       back = 0;
-
-				/* the same arithmetic that took it, so it cannot fail */
-				if (!mtr_price_step(c->priced - r->amount, r->amount, c->num_uc,
-									c->per_units, &back))
-					back = 0;
-				c->priced -= r->amount;
-				t->unflushed_uc -= back;
-				t->available += back - r->from_pending;
-			}
+			commit_usage(r, t, end, wake);
 			break;
-		case MTR_RECORD_LIFE: /* the slot has not seen it */
+		case MTR_RECORD_BURN:
+			mtr_purse_burn(&t->purse, r->which, r->amount);
+			break;
+		case MTR_RECORD_GRANT:
+			if (r->grant != NULL)
+			{
+				mtr_purse_add_behind(&t->purse, end->now, r->grant);
+				t->grants_version++;
+			}
+			else
+				mtr_purse_arrive(&t->purse, end->now, r->which);
+			break;
+		case MTR_RECORD_REFUND:
+			mtr_purse_back(&t->purse, end->now, r->which, r->amount);
+			break;
+		case MTR_RECORD_UNHOLD:
+			t->held -= r->amount;
+			break;
+		case MTR_RECORD_DEBIT: /* taken for good already */
+		case MTR_RECORD_HOLD:
+		case MTR_RECORD_LIFE: /* summed up in the pin */
 		case MTR_RECORD_LIMIT:
+		case MTR_RECORD_MODE:
+		case MTR_RECORD_FLOOR:
 			break;
 	}
 }
 
+/* returns what the quantity is worth now */
+static int64
+undo_usage(const MtrRecord *r, MtrTenant *t)
+{
+	MtrCounter *c;
+	int64       worth;
+
+	r->usage->taken -= r->amount;
+	if (r->which < 0)
+		return 0;
+	c = &t->counter[r->which];
+	/* the same arithmetic that took it, so it cannot fail */
+	if (!mtr_price_step(c->priced - r->amount, r->amount, c->num_uc,
+						c->per_units, &worth))
+		worth = 0;
+	c->priced -= r->amount;
+	t->unflushed_uc -= worth;
+	return worth;
+}
+
+/* whatever was taken of it has been undone before */
 static void
-end_records(MtrPinned *pin, bool is_commit, int32 minute)
+undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
+{
+	uint32 bit;
+
+	if (r->grant != NULL)
+	{
+		t->giving_uc -= r->amount;
+		pin->giving_uc -= r->amount;
+		pin->behind--;
+		pin->behind_uc -= r->which < 0 ? 0 : r->amount;
+		if (pin->behind == 0)
+			t->giving--;
+		return;
+	}
+	bit = 1u << r->which;
+	if (pin->cells & bit)
+		t->purse.cell[r->which].refs--;
+	pin->cells &= ~bit;
+	pin->own &= ~bit;
+	mtr_purse_drop(&t->purse, r->which);
+}
+
+static void
+undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
+{
+	switch (r->kind)
+	{
+		case MTR_RECORD_BURN:
+			pin->back -= r->amount;
+			mtr_purse_back(&t->purse, now, r->which, r->amount);
+			break;
+		case MTR_RECORD_DEBIT:
+			if (r->amount > 0)
+				mtr_purse_back(&t->purse, now, r->which, r->amount);
+			break;
+		case MTR_RECORD_GRANT:
+			undo_grant(r, t, pin);
+			break;
+		case MTR_RECORD_HOLD:
+			t->held -= r->amount;
+			break;
+		case MTR_RECORD_USAGE:
+			pin->back += undo_usage(r, t);
+			if (r->which >= 0)
+				pin->charged[r->which] -= r->amount;
+			break;
+		case MTR_RECORD_LIFE: /* the slot has not seen it */
+			pin->life -= (int) r->amount;
+			break;
+		case MTR_RECORD_LIMIT:
+			pin->limit -= r->amount;
+			break;
+		case MTR_RECORD_MODE:
+			pin->mode -= (int) r->amount;
+			break;
+		case MTR_RECORD_FLOOR:
+			pin->floor -= r->amount;
+			break;
+		case MTR_RECORD_REFUND: /* nor this */
+		case MTR_RECORD_UNHOLD:
+			break;
+	}
+}
+
+/* what was undone is worth a little more or less now than when it was taken */
+static void
+settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
+{
+	int64 back = pin->back;
+
+	pin->back = 0;
+	mtr_purse_settle(&t->purse, now, back);
+}
+
+static void
+commit_pin(MtrTenant *t, const MtrPinned *pin)
+{
+	t->giving_uc -= pin->giving_uc;
+	t->life += pin->life;
+	t->max_unflushed_uc += pin->limit;
+	t->purse.mode += pin->mode;
+	t->purse.floor += pin->floor;
+	if (pin->behind > 0)
+		t->giving--;
+}
+
+static void
+release(MtrTenant *t, const MtrPinned *pin)
+{
+	for (int i = 0; pin->claimed != 0 && i < MTR_COUNTERS; i++)
+		if (pin->claimed & (1u << i))
+			t->counter[i].refs--;
+	for (int i = 0; pin->cells != 0 && i < MTR_PURSE_SOURCES; i++)
+		if (pin->cells & (1u << i))
+			t->purse.cell[i].refs--;
+	t->pins--;
+}
+
+static void
+end_records(MtrPinned *pin, const End *end)
 {
 	MtrTenant *t = pin->tenant;
 	bool       wake = false;
@@ -103,18 +231,15 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 			SpinLockRelease(&t->mutex);
 			SpinLockAcquire(&t->mutex);
 		}
-		if (is_commit)
-			commit_record(&mtr_records[at], t, minute, &wake);
+		if (end->is_commit)
+			commit_record(&mtr_records[at], t, end, &wake);
 		else
-			undo_record(&mtr_records[at], t);
+			undo_record(&mtr_records[at], t, pin, end->now);
 	}
-	if (is_commit)
-	{
-		t->available += pin->pending;
-		t->incoming -= pin->announced;
-		t->life += pin->life;
-		t->max_unflushed_uc += pin->limit;
-	}
+	if (end->is_commit)
+		commit_pin(t, pin);
+	else if (pin->last >= 0)
+		settle(t, pin, end->now);
 	if (pin->is_new)
 	{
 		/*
@@ -122,45 +247,37 @@ end_records(MtrPinned *pin, bool is_commit, int32 minute)
 		 * next one who asks for it throws it away.
 		 */
 		t->state = MTR_TENANT_READY;
-		if (!is_commit)
+		if (!end->is_commit)
 			t->generation = 0;
 	}
-	for (int i = 0; pin->claimed != 0 && i < MTR_COUNTERS; i++)
-		if (pin->claimed & (1u << i))
-			t->counter[i].refs--;
-	t->pins--;
+	release(t, pin);
+	if (mtr_tenant_note_burns(t, pin->last >= 0))
+		wake = true;
 	SpinLockRelease(&t->mutex);
 	if (wake)
 		mtr_wake_launcher();
 }
 
-/* minutes since the Unix epoch, of this transaction's end */
-static int32
-minute_now(void)
-{
-	TimestampTz now = GetCurrentTransactionStopTimestamp();
-	int64       unix_us =
-		now + (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-
-	return (int32) (unix_us / USECS_PER_MINUTE);
-}
-
 static void
 end_xact(bool is_commit)
 {
-	int   n = mtr_npins;
-	int32 minute;
+	int n = mtr_npins;
+	End end = {.is_commit = is_commit};
 
 	mtr_context_end_xact();
 	mtr_own_statement_reset();
 	if (n > 0)
 	{
-		minute = mtr_nrecords > 0 && is_commit ? minute_now() : 0;
+		if (mtr_nrecords > 0)
+		{
+			end.now = GetCurrentTransactionStopTimestamp();
+			end.minute = mtr_minute_of(end.now);
+		}
 		/* cleared first: whatever happens, nothing is done twice */
 		mtr_npins = 0;
 		mtr_nrecords = 0;
 		for (int i = 0; i < n; i++)
-			end_records(&mtr_pins[i], is_commit, minute);
+			end_records(&mtr_pins[i], &end);
 	}
 	mtr_inval_end(is_commit);
 	if (is_commit && commit_func != NULL)
@@ -209,7 +326,7 @@ on_xact(XactEvent event, void *arg)
 /* ---- subtransactions ---- */
 
 static void
-abort_records(int level)
+abort_records(int level, TimestampTz now)
 {
 	while (mtr_nrecords > 0 && mtr_records[mtr_nrecords - 1].nest >= level)
 	{
@@ -217,22 +334,32 @@ abort_records(int level)
 		MtrPinned *pin = &mtr_pins[r->pin];
 
 		SpinLockAcquire(&pin->tenant->mutex);
-		undo_record(r, pin->tenant);
+		undo_record(r, pin->tenant, pin, now);
 		SpinLockRelease(&pin->tenant->mutex);
-
 		pin->last = r->prev;
-		pin->pending += r->from_pending;
-		if (r->kind == MTR_RECORD_CREDIT)
-		{
-			pin->pending -= r->amount;
-			pin->announced -= r->amount;
-		}
-		else if (r->kind == MTR_RECORD_LIFE)
-			pin->life -= (int) r->amount;
-		else if (r->kind == MTR_RECORD_LIMIT)
-			pin->limit -= r->amount;
-		else if (r->counter >= 0)
-			pin->charged[r->counter] -= r->amount;
+		pin->undone = true;
+	}
+}
+
+/* the last step of undoing, for all tenants whose records are gone */
+static void
+settle_pins(TimestampTz now)
+{
+	for (int i = 0; i < mtr_npins; i++)
+	{
+		MtrPinned *pin = &mtr_pins[i];
+		MtrTenant *t = pin->tenant;
+		bool       wake = false;
+
+		if (!pin->undone)
+			continue;
+		pin->undone = false;
+		SpinLockAcquire(&t->mutex);
+		settle(t, pin, now);
+		wake = mtr_tenant_note_burns(t, true);
+		SpinLockRelease(&t->mutex);
+		if (wake)
+			mtr_wake_launcher();
 	}
 }
 
@@ -241,16 +368,17 @@ abort_records(int level)
  * the end of the array, like records; other pins stay to the end.
  */
 static void
-abort_new_tenants(int level)
+abort_new_tenants(int level, TimestampTz now)
 {
 	int kept = mtr_npins;
+	End end = {.is_commit = false, .now = now};
 
 	while (kept > 0 && mtr_pins[kept - 1].nest >= level)
 		kept--;
 	for (int i = kept; i < mtr_npins; i++)
 	{
 		if (mtr_pins[i].is_new)
-			end_records(&mtr_pins[i], false, 0);
+			end_records(&mtr_pins[i], &end);
 		else
 		{
 			mtr_pins[kept] = mtr_pins[i];
@@ -259,6 +387,19 @@ abort_new_tenants(int level)
 		}
 	}
 	mtr_npins = kept;
+}
+
+static void
+abort_sub(int level)
+{
+	TimestampTz now;
+
+	if (mtr_npins == 0)
+		return;
+	now = GetCurrentTimestamp();
+	abort_records(level, now);
+	settle_pins(now);
+	abort_new_tenants(level, now);
 }
 
 static void
@@ -278,8 +419,7 @@ on_subxact(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
 
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
-		abort_records(level);
-		abort_new_tenants(level);
+		abort_sub(level);
 		mtr_own_statement_reset();
 		mtr_inval_end_subxact(false, level);
 		mtr_context_end_subxact(false, level);

@@ -16,20 +16,27 @@
 #include "gate.h"
 
 /* a tenant slot that this transaction pins, and what it owes it */
-typedef struct MtrPinned
+struct MtrPinned
 {
 	MtrTenant *tenant;
 	uint32     hash;      /* of the tenant's id, to find it quickly */
 	bool       is_new;    /* the tenant was created by this transaction */
 	int        nest;      /* ... at this nesting level */
 	uint32     claimed;   /* bit per counter that holds a reference */
-	int64      pending;   /* own grants less what was spent of them */
-	int64      announced; /* own grants, as counted in MtrTenant.incoming */
+	uint32     cells;     /* bit per cell of the purse that holds one */
+	uint32     own;       /* of these, the transaction's own grants */
+	int        behind;    /* own grants for which there was no cell */
+	int64      behind_uc; /* of these, what is in force */
+	int64      giving_uc; /* of these, all; as counted in MtrTenant.giving_uc */
 	int        life;      /* what is added to MtrTenant.life at commit */
-	int64      limit;     /* what is added to MtrTenant.max_unflushed_uc */
+	int64      limit;     /* ... to MtrTenant.max_unflushed_uc */
+	int        mode;      /* ... to the purse's mode */
+	int64      floor;     /* ... to the purse's floor */
+	int64      back;      /* of undone parts, less what they are worth now */
 	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
 	int        last;                  /* newest record, -1: none */
-} MtrPinned;
+	bool       undone; /* records of a subtransaction, not settled yet */
+};
 
 /* registers the callbacks; called once, from _PG_init */
 extern void mtr_xact_init(void);
@@ -59,15 +66,36 @@ extern void mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new);
  */
 extern void mtr_xact_unpin_unused(MtrTenant *t);
 
-/* taken from the slot and from the transaction's own grants */
-extern void mtr_xact_debit(MtrTenant *t, int64 from_slot, int64 from_pending);
+/*
+ * A part of a debit, which rows of this transaction book; a negative amount takes
+ * back what the same level has noted.
+ */
+extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
 
-/* a grant; raises pending and announced, the caller has raised incoming */
-extern void mtr_xact_credit(MtrTenant *t, int64 amount);
+/* a part of what usage costs, which the flusher books */
+extern void mtr_xact_burn(MtrTenant *t, const struct mtr_part *part);
 
-/* a quantity that was priced; from_pending is what own grants paid of it */
-extern void
-mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending);
+/* a grant in an INCOMING cell */
+extern void mtr_xact_grant(MtrTenant *t, int cell);
+
+/*
+ * A grant without a cell; the caller has raised giving_uc, and giving if
+ * pin->behind was 0.  *grant must live as long as the transaction.
+ */
+extern void mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
+								  bool in_force);
+
+/* comes back to a cell at commit */
+extern void mtr_xact_refund(MtrTenant *t, const struct mtr_part *part);
+
+/* the caller has added to MtrTenant.held */
+extern void mtr_xact_hold(MtrTenant *t, int64 amount);
+
+/* taken from MtrTenant.held at commit */
+extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
+
+/* a quantity that was priced */
+extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty);
 
 /*
  * The transaction has suspended, resumed or closed the tenant.	 The caller
@@ -76,10 +104,12 @@ mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending);
 extern void mtr_xact_life(MtrTenant *t, MtrLife life);
 
 /*
- * The transaction has set the tenant's max_unflushed_uc.  The caller holds a lock
- * to the end of the transaction that keeps others from doing so.
+ * The transaction has set the tenant's limits: for itself at once, for others when
+ * it commits.  The caller has reserved three records, and holds a lock to the end
+ * of the transaction that keeps others from doing so.
  */
-extern void mtr_xact_limit(MtrTenant *t, int64 max_unflushed_uc);
+extern void mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode,
+						   int64 overdraft_uc, int64 max_unflushed_uc);
 
 /* run in the COMMIT callback (flusher); nothing may fail in it */
 extern void mtr_xact_on_commit(void (*func)(void *arg), void *arg);

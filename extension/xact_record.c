@@ -14,10 +14,11 @@
 #include "common/hashfn.h"
 #include "utils/memutils.h"
 
+#include "slot.h"
 #include "xact_record.h"
 
 /* how far back a record looks for one that it can join */
-#define MERGE_DISTANCE 8
+#define MERGE_DISTANCE 12
 
 MtrPinned *mtr_pins = NULL;
 int        mtr_npins = 0;
@@ -90,94 +91,137 @@ mtr_xact_pinned(MtrTenant *t)
 void
 mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new)
 {
+	MtrPinned *pin = &mtr_pins[mtr_npins];
+
 	Assert(mtr_npins < maxpins);
-	mtr_pins[mtr_npins].tenant = t;
-	mtr_pins[mtr_npins].hash = hash_name(tenant);
-	mtr_pins[mtr_npins].is_new = is_new;
-	mtr_pins[mtr_npins].nest = GetCurrentTransactionNestLevel();
-	mtr_pins[mtr_npins].claimed = 0;
-	mtr_pins[mtr_npins].pending = 0;
-	mtr_pins[mtr_npins].announced = 0;
-	mtr_pins[mtr_npins].life = 0;
-	mtr_pins[mtr_npins].limit = 0;
-	memset(mtr_pins[mtr_npins].charged, 0, sizeof(mtr_pins[0].charged));
-	mtr_pins[mtr_npins].last = -1;
+	memset(pin, 0, sizeof(*pin));
+	pin->tenant = t;
+	pin->hash = hash_name(tenant);
+	pin->is_new = is_new;
+	pin->nest = GetCurrentTransactionNestLevel();
+	pin->last = -1;
 	mtr_npins++;
+}
+
+static MtrRecord *
+new_record(MtrPinned *pin, MtrRecordKind kind, MtrUsage *usage, int which)
+{
+	MtrRecord *r = &mtr_records[mtr_nrecords];
+
+	Assert(mtr_nrecords < maxrecords);
+	memset(r, 0, sizeof(*r));
+	r->kind = kind;
+	r->nest = GetCurrentTransactionNestLevel();
+	r->pin = pin - mtr_pins;
+	r->prev = pin->last;
+	r->usage = usage;
+	r->which = which;
+	pin->last = mtr_nrecords++;
+	return r;
 }
 
 /* a record of this kind that the new one may join, or a fresh one */
 static MtrRecord *
-add_record(MtrPinned *pin, MtrRecordKind kind, MtrUsage *usage, int16 counter)
+add_record(MtrPinned *pin, MtrRecordKind kind, MtrUsage *usage, int which)
 {
-	int        nest = GetCurrentTransactionNestLevel();
-	MtrRecord *r;
-	int        at = pin->last;
+	int nest = GetCurrentTransactionNestLevel();
+	int at = pin->last;
 
 	for (int i = 0; i < MERGE_DISTANCE && at >= 0;
 		 i++, at = mtr_records[at].prev)
 		if (mtr_records[at].nest == nest && mtr_records[at].kind == kind &&
-			mtr_records[at].usage == usage &&
-			mtr_records[at].counter == counter)
+			mtr_records[at].usage == usage && mtr_records[at].which == which &&
+			mtr_records[at].grant == NULL)
 			return &mtr_records[at];
-
-	Assert(mtr_nrecords < maxrecords);
-	r = &mtr_records[mtr_nrecords];
-	memset(r, 0, sizeof(*r));
-	r->kind = kind;
-	r->nest = nest;
-	r->pin = pin - mtr_pins;
-	r->prev = pin->last;
-	r->usage = usage;
-	r->counter = counter;
-	pin->last = mtr_nrecords++;
-	return r;
+	return new_record(pin, kind, usage, which);
 }
 
 void
 mtr_xact_unpin_unused(MtrTenant *t)
 {
 	MtrPinned *pin = mtr_npins > 0 ? &mtr_pins[mtr_npins - 1] : NULL;
+	bool       wake;
 
 	if (pin == NULL || pin->tenant != t || pin->is_new || pin->last >= 0 ||
-		pin->claimed != 0 || pin->announced != 0)
+		pin->claimed != 0 || pin->cells != 0)
 		return;
 	mtr_npins--;
 	SpinLockAcquire(&t->mutex);
 	t->pins--;
+	wake = mtr_tenant_note_burns(t, false);
 	SpinLockRelease(&t->mutex);
+	if (wake)
+		mtr_wake_launcher();
 }
 
 void
-mtr_xact_debit(MtrTenant *t, int64 from_slot, int64 from_pending)
+mtr_xact_debit(MtrTenant *t, const struct mtr_part *part)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
-	MtrRecord *r = add_record(pin, MTR_RECORD_DEBIT, NULL, -1);
+	MtrRecord *r = add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell);
 
-	r->amount += from_slot;
-	r->from_pending += from_pending;
-	pin->pending -= from_pending;
+	r->amount += part->amount;
+	Assert(r->amount >= 0);
 }
 
 void
-mtr_xact_credit(MtrTenant *t, int64 amount)
+mtr_xact_burn(MtrTenant *t, const struct mtr_part *part)
+{
+	add_record(mtr_xact_pinned(t), MTR_RECORD_BURN, NULL, part->cell)->amount +=
+		part->amount;
+}
+
+void
+mtr_xact_grant(MtrTenant *t, int cell)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
-	MtrRecord *r = add_record(pin, MTR_RECORD_CREDIT, NULL, -1);
 
-	r->amount += amount;
-	pin->pending += amount;
-	pin->announced += amount;
+	(void) new_record(pin, MTR_RECORD_GRANT, NULL, cell);
+	pin->own |= 1u << cell;
 }
 
 void
-mtr_xact_usage(const MtrUsageRef *ref, int64 qty, int64 from_pending)
+mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
+					  bool in_force)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	MtrRecord *r;
+
+	r = new_record(pin, MTR_RECORD_GRANT, NULL, -1);
+	r->amount = grant->amount;
+	r->grant = grant;
+	r->which = in_force ? 0 : -1;
+	pin->giving_uc += grant->amount;
+	pin->behind_uc += in_force ? grant->amount : 0;
+	pin->behind++;
+}
+
+void
+mtr_xact_refund(MtrTenant *t, const struct mtr_part *part)
+{
+	add_record(mtr_xact_pinned(t), MTR_RECORD_REFUND, NULL, part->cell)
+		->amount += part->amount;
+}
+
+void
+mtr_xact_hold(MtrTenant *t, int64 amount)
+{
+	add_record(mtr_xact_pinned(t), MTR_RECORD_HOLD, NULL, -1)->amount += amount;
+}
+
+void
+mtr_xact_unhold(MtrTenant *t, int64 amount)
+{
+	add_record(mtr_xact_pinned(t), MTR_RECORD_UNHOLD, NULL, -1)->amount +=
+		amount;
+}
+
+void
+mtr_xact_usage(const MtrUsageRef *ref, int64 qty)
 {
 	MtrPinned *pin = mtr_xact_pinned(ref->tenant);
-	MtrRecord *r = add_record(pin, MTR_RECORD_USAGE, ref->usage, ref->counter);
 
-	r->amount += qty;
-	r->from_pending += from_pending;
-	pin->pending -= from_pending;
+	add_record(pin, MTR_RECORD_USAGE, ref->usage, ref->counter)->amount += qty;
 	if (ref->counter >= 0)
 		pin->charged[ref->counter] += qty;
 }
@@ -193,11 +237,18 @@ mtr_xact_life(MtrTenant *t, MtrLife life)
 }
 
 void
-mtr_xact_limit(MtrTenant *t, int64 max_unflushed_uc)
+mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
+			   int64 max_unflushed_uc)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	int64      step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
+	int        mode_step = (int) mode - (t->purse.mode + pin->mode);
+	int64      floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
 
 	add_record(pin, MTR_RECORD_LIMIT, NULL, -1)->amount += step;
 	pin->limit += step;
+	add_record(pin, MTR_RECORD_MODE, NULL, -1)->amount += mode_step;
+	pin->mode += mode_step;
+	add_record(pin, MTR_RECORD_FLOOR, NULL, -1)->amount += floor_step;
+	pin->floor += floor_step;
 }

@@ -21,23 +21,28 @@
 typedef enum MtrRecordKind
 {
 	MTR_RECORD_DEBIT,
-	MTR_RECORD_CREDIT,
+	MTR_RECORD_BURN,
+	MTR_RECORD_GRANT,
+	MTR_RECORD_REFUND,
+	MTR_RECORD_HOLD,
+	MTR_RECORD_UNHOLD,
 	MTR_RECORD_USAGE,
 	MTR_RECORD_LIFE,
-	MTR_RECORD_LIMIT
+	MTR_RECORD_LIMIT,
+	MTR_RECORD_MODE,
+	MTR_RECORD_FLOOR
 } MtrRecordKind;
 
 typedef struct MtrRecord
 {
 	MtrRecordKind kind;
 	int           nest;
-	int           pin;  /* index into pins */
-	int           prev; /* older record of the same pin, -1: none */
-	MtrUsage     *usage;
-	int16         counter;
-	int64         amount; /* credit, debit from the slot, quantity, or step of
-						* MtrTenant.life or of its max_unflushed_uc */
-	int64         from_pending;
+	int           pin;   /* index into pins */
+	int           prev;  /* older record of the same pin, -1: none */
+	MtrUsage     *usage; /* USAGE */
+	int16         which; /* USAGE: counter; of the purse: cell; else -1 */
+	int64 amount;        /* micro-credits, quantity, or the step of a setting */
+	const struct mtr_grant *grant; /* GRANT without a cell */
 } MtrRecord;
 
 extern MtrPinned *mtr_pins;

@@ -109,8 +109,12 @@ word_is_printable(uint64_t word)
 	return ((word | (word - ONES * 0x20) | (del - ONES)) & HIGHS) == 0;
 }
 
-bool
-text_is_utf8(Slice s)
+/*
+ * True when "s" is valid UTF-8 and, where "printable" asks for it, holds no
+ * control character but tabs.  Inline: each caller gets a loop of its own.
+ */
+static inline bool
+is_text(Slice s, bool printable)
 {
 	const unsigned char *p = (const unsigned char *) s.base;
 	size_t               left = s.len;
@@ -123,13 +127,15 @@ text_is_utf8(Slice s)
 		if (left >= sizeof(word))
 		{
 			memcpy(&word, p, sizeof(word));
-			if (word_is_ascii(word))
+			if (printable ? word_is_printable(word) : word_is_ascii(word))
 			{
 				p += sizeof(word);
 				left -= sizeof(word);
 				continue;
 			}
 		}
+		if (printable && ((*p < 0x20 && *p != '\t') || *p == 0x7F))
+			return false;
 		if (*p > 0x7F && (step = utf8_sequence(p, left)) == 0)
 			return false;
 		p += step;
@@ -139,34 +145,15 @@ text_is_utf8(Slice s)
 }
 
 bool
+text_is_utf8(Slice s)
+{
+	return is_text(s, false);
+}
+
+bool
 text_is_value(Slice s)
 {
-	const unsigned char *p = (const unsigned char *) s.base;
-	size_t               left = s.len;
-
-	while (left > 0)
-	{
-		uint64_t word;
-		size_t   step = 1;
-
-		if (left >= sizeof(word))
-		{
-			memcpy(&word, p, sizeof(word));
-			if (word_is_printable(word))
-			{
-				p += sizeof(word);
-				left -= sizeof(word);
-				continue;
-			}
-		}
-		if ((*p < 0x20 && *p != '\t') || *p == 0x7F)
-			return false;
-		if (*p > 0x7F && (step = utf8_sequence(p, left)) == 0)
-			return false;
-		p += step;
-		left -= step;
-	}
-	return true;
+	return is_text(s, true);
 }
 
 static bool

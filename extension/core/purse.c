@@ -34,8 +34,8 @@ is_own(const struct mtr_purse *p, int cell, uint32_t own)
 		   c->grant.effective_at <= p->now && p->now < c->grant.expires_at;
 }
 
-static int64_t
-in_own(const struct mtr_purse *p, uint32_t own)
+int64_t
+mtr_purse_own(const struct mtr_purse *p, uint32_t own)
 {
 	int64_t sum = 0;
 
@@ -52,7 +52,7 @@ mtr_purse_spendable(const struct mtr_purse *p, uint32_t own)
 
 	if (p->mode != MTR_PURSE_HARD)
 		return MTR_PURSE_MAX;
-	sum = p->available - p->floor + in_own(p, own);
+	sum = p->available - p->floor + mtr_purse_own(p, own);
 	return sum < 0 ? 0 : mtr_least(sum, MTR_PURSE_MAX);
 }
 
@@ -86,7 +86,7 @@ debt_room(const struct mtr_purse *p)
 static enum mtr_take
 may_take(struct mtr_purse *p, int64_t amount, uint32_t own)
 {
-	int64_t cells = in_cells(p) + in_own(p, own);
+	int64_t cells = in_cells(p) + mtr_purse_own(p, own);
 
 	if (amount > mtr_purse_spendable(p, own) && !mtr_purse_is_stale(p))
 		return MTR_TAKE_SHORT;
@@ -160,8 +160,8 @@ mtr_purse_take_cell(struct mtr_purse *p, int64_t now, int cell, int64_t amount)
 	assert(cell >= 0 && cell < MTR_PURSE_CELLS);
 	assert(amount >= 0);
 	mtr_purse_advance(p, now);
-	if (p->cell[cell].state != MTR_CELL_LIVE &&
-		p->cell[cell].state != MTR_CELL_FUTURE)
+	if (p->cell[cell].state == MTR_CELL_FREE ||
+		p->cell[cell].state == MTR_CELL_ENDED)
 		return 0;
 	x = mtr_least(amount, p->cell[cell].grant.remaining);
 	mtr_cell_pay(p, cell, x);

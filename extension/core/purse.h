@@ -37,12 +37,11 @@
  * not ended, remaining + taken = amount, none of them negative.
  *
  * To load: init, mode and floor, mtr_purse_owe, add the grants, add_behind
- * those that find no cell, settle 0.  First the grants that a crash, or a
- * refund that found no cell, has left uneven (more than their amount remains,
- * or less than nothing), whether they have ended or not; then those in force
- * with something remaining, then those that start later, each in burn order.
- * The purse may then hold burns that tables lack: of debt that was repaid, of
- * what was uneven.
+ * those that find no cell, settle 0.  First the grants that a crash has left
+ * uneven (more than their amount remains, or less than nothing), whether they
+ * have ended or not; then those in force with something remaining, then those
+ * that start later, each in burn order.  The purse may then hold burns that
+ * tables lack: of debt that was repaid, of what was uneven.
  *
  * Ownership and locking: pure; the caller holds the lock that guards the
  * purse.  No function allocates or fails but by its result.  Times are
@@ -114,25 +113,29 @@ struct mtr_cell
 	int64_t          burn_flushed;
 };
 
-/* all zero is an empty purse in hard mode with floor 0, but for the events */
+/*
+ * All zero is an empty purse in hard mode with floor 0, but for the events.
+ * What every debit reads stands first.
+ */
 struct mtr_purse
 {
-	int64_t         available;
-	int64_t         floor;      /* refuse below; <= 0 */
-	int64_t         debt;       /* >= 0 */
-	int64_t         next_event; /* when a grant starts or ends next */
-	int64_t         now;        /* the latest time that it has seen */
-	int64_t         spare;      /* given back and not placed yet */
-	int64_t         more_uc;    /* of grants in force that have no cell */
-	int64_t         more_later; /* of grants without a cell that start later */
-	int64_t         more_event; /* when one of either starts or ends first */
-	int32_t         more;       /* how many grants have none, in force or not */
-	uint8_t         mode;       /* enum mtr_purse_mode */
-	bool            reload_wanted;
-	bool            flushing; /* parts are on their way into the tables */
-	uint8_t         n;        /* cells that are not FREE */
-	uint8_t         order[MTR_PURSE_CELLS]; /* their indexes, in burn order */
-	struct mtr_cell cell[MTR_PURSE_SOURCES];
+	int64_t          available;
+	int64_t          floor;      /* refuse below; <= 0 */
+	int64_t          debt;       /* >= 0 */
+	int64_t          next_event; /* when a grant starts or ends next */
+	int64_t          now;        /* the latest time that it has seen */
+	int32_t          more;       /* grants that have no cell, in force or not */
+	uint8_t          mode;       /* enum mtr_purse_mode */
+	bool             reload_wanted;
+	bool             flushing; /* parts are on their way into the tables */
+	uint8_t          n;        /* cells that are not FREE */
+	uint8_t          order[MTR_PURSE_CELLS]; /* their indexes, in burn order */
+	int64_t          spare;                  /* given back and not placed yet */
+	int64_t          more_uc;    /* of grants in force that have no cell */
+	int64_t          more_later; /* of grants without a cell that start later */
+	int64_t          more_event; /* when one of either starts or ends first */
+	struct mtr_grant more_first; /* of those in force, the first to burn */
+	struct mtr_cell  cell[MTR_PURSE_SOURCES];
 };
 
 /* one source's part of a debit, or of what a flush writes (then signed) */
@@ -179,6 +182,9 @@ extern bool mtr_purse_fits(const struct mtr_purse *p, int64_t amount);
  */
 extern int64_t mtr_purse_spendable(const struct mtr_purse *p, uint32_t own);
 
+/* what remains of INCOMING cells in the bit mask own that are in force */
+extern int64_t mtr_purse_own(const struct mtr_purse *p, uint32_t own);
+
 /*
  * mtr_purse_take debits amount > 0: own INCOMING cells first (they do not
  * count in available), then LIVE cells in burn order, then debt.  On OK,
@@ -191,7 +197,7 @@ mtr_purse_take(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
 /*
  * mtr_purse_take_cell debits as much of one grant as is left, at most amount,
  * in any mode, without looking at the floor: a grant that is taken back.
- * Returns what it took; 0 when the grant is neither LIVE nor FUTURE.
+ * Returns what it took; 0 when the grant has ended.
  */
 extern int64_t
 mtr_purse_take_cell(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
@@ -236,6 +242,24 @@ extern void mtr_purse_drop(struct mtr_purse *p, int cell);
 extern void mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
 								 const struct mtr_grant *grant);
 
+/*
+ * mtr_purse_forget_behind uncounts all grants without a cell: the loader has
+ * read them again, and adds them.
+ */
+extern void mtr_purse_forget_behind(struct mtr_purse *p, int64_t now);
+
+/*
+ * mtr_purse_demote takes the cell from a grant that starts later, or else from
+ * the one that burns last of those that burn after *than (NULL: of all), and
+ * counts it as one behind.  Only one that tables know all about: nothing in
+ * flight, nothing unwritten.  Returns the cell, free now, or -1.
+ */
+extern int mtr_purse_demote(struct mtr_purse *p, int64_t now,
+							const struct mtr_grant *than);
+
+/* true when a grant in force could have a cell and another need not lose it */
+extern bool mtr_purse_has_room(const struct mtr_purse *p);
+
 /* the cell of a grant, -1: it has none */
 extern int mtr_purse_find(const struct mtr_purse *p, const uint8_t id[16]);
 
@@ -250,15 +274,24 @@ extern bool mtr_purse_is_low(const struct mtr_purse *p);
 extern bool mtr_purse_is_clean(const struct mtr_purse *p);
 
 /*
- * mtr_purse_deltas says what a flush that books usage for cost has to write:
- * burn_done - burn_flushed of every source, none of them 0.  Calls in flight
- * make the sum of these differ from cost by a few micro-credits; one source
- * carries the difference, so that the parts always sum to cost.  Returns their
- * number.  Until mtr_purse_flushed, or the next call, no cell gets another
- * grant; a flush that fails needs no other call.
+ * A flush asks for mtr_purse_unwritten, copies usage, and then makes the parts
+ * sum to what that costs by mtr_purse_carry.  In that order: what ends in
+ * between has its usage booked, and who pays for it is put right by the next
+ * flush.  Both return the number of parts, none of them 0.
+ *
+ * mtr_purse_unwritten says burn_done - burn_flushed of every source.  Until
+ * mtr_purse_flushed, or the next call, no cell gets another grant; a flush
+ * that fails needs no other call.
  */
-extern int mtr_purse_deltas(struct mtr_purse *p, int64_t cost,
-							struct mtr_part part[MTR_PURSE_SOURCES]);
+extern int mtr_purse_unwritten(struct mtr_purse *p,
+							   struct mtr_part   part[MTR_PURSE_SOURCES]);
+
+/*
+ * mtr_purse_carry puts the difference between cost and the sum of n parts,
+ * which calls in flight make, on sources that can carry it.
+ */
+extern int mtr_purse_carry(struct mtr_purse *p, int64_t cost,
+						   struct mtr_part part[MTR_PURSE_SOURCES], int n);
 
 /* the parts are in the tables */
 extern void

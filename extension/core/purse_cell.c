@@ -85,8 +85,8 @@ mtr_grant_compare(const struct mtr_grant *a, const struct mtr_grant *b)
 	return c < 0 ? -1 : c > 0;
 }
 
-static void
-leave_order(struct mtr_purse *p, int cell)
+void
+mtr_cell_leave(struct mtr_purse *p, int cell)
 {
 	int i = 0;
 
@@ -174,8 +174,8 @@ note_event(struct mtr_purse *p, int64_t at)
 		p->next_event = at;
 }
 
-static void
-plan_event(struct mtr_purse *p)
+void
+mtr_purse_plan(struct mtr_purse *p)
 {
 	p->next_event = MTR_PURSE_NEVER;
 	for (int i = 0; i < p->n; i++)
@@ -211,8 +211,8 @@ start_grant(struct mtr_purse *p, int cell)
 	c->state = MTR_CELL_LIVE;
 	p->available += c->grant.remaining;
 	repay_first(p, cell);
-	/* one behind may burn before it */
-	if (p->more_uc > 0)
+	/* one behind burns before it */
+	if (p->more_uc > 0 && mtr_grant_compare(&p->more_first, &c->grant) < 0)
 		p->reload_wanted = true;
 }
 
@@ -245,7 +245,7 @@ mtr_purse_advance(struct mtr_purse *p, int64_t now)
 		pass_event(p, p->now);
 		if (mtr_purse_is_stale(p))
 			p->reload_wanted = true;
-		plan_event(p);
+		mtr_purse_plan(p);
 		mtr_purse_check(p);
 	}
 	p->now = now;
@@ -253,7 +253,6 @@ mtr_purse_advance(struct mtr_purse *p, int64_t now)
 
 /* ---- coming and going ---- */
 
-/* all that grants have or will have; what may come back is not in it */
 static __int128
 held(const struct mtr_purse *p)
 {
@@ -262,6 +261,12 @@ held(const struct mtr_purse *p)
 	for (int i = 0; i < p->n; i++)
 		sum += p->cell[p->order[i]].grant.remaining;
 	return sum;
+}
+
+bool
+mtr_purse_has_range(const struct mtr_purse *p, int64_t amount)
+{
+	return held(p) + amount <= MTR_PURSE_MAX;
 }
 
 bool
@@ -313,9 +318,8 @@ is_free(const struct mtr_purse *p, const struct mtr_cell *c)
 		   !p->flushing && p->cell[MTR_PURSE_DEBT].refs == 0;
 }
 
-/* an unused cell rather than one whose grant might get something back */
-static int
-find_free(const struct mtr_purse *p)
+int
+mtr_cell_find_free(const struct mtr_purse *p)
 {
 	int found = -1;
 
@@ -353,12 +357,12 @@ mtr_purse_add(struct mtr_purse *p, int64_t now, const struct mtr_grant *grant,
 
 	assert(grant->amount > 0 && grant->amount <= MTR_PURSE_MAX);
 	mtr_purse_advance(p, now);
-	cell = find_free(p);
-	if (cell < 0 || held(p) + grant->remaining > MTR_PURSE_MAX)
+	cell = mtr_cell_find_free(p);
+	if (cell < 0 || !mtr_purse_has_range(p, grant->remaining))
 		return -1;
 	c = &p->cell[cell];
 	if (c->state != MTR_CELL_FREE)
-		leave_order(p, cell);
+		mtr_cell_leave(p, cell);
 	memset(c, 0, sizeof(*c));
 	c->grant = *grant;
 	c->state = MTR_CELL_INCOMING;
@@ -384,7 +388,7 @@ mtr_purse_arrive(struct mtr_purse *p, int64_t now, int cell)
 		c->state = MTR_CELL_FUTURE;
 	else
 		start_grant(p, cell);
-	plan_event(p);
+	mtr_purse_plan(p);
 	mtr_purse_check(p);
 }
 
@@ -396,62 +400,8 @@ mtr_purse_drop(struct mtr_purse *p, int cell)
 
 	assert(c->state == MTR_CELL_INCOMING);
 	assert(c->grant.remaining == c->grant.amount);
-	leave_order(p, cell);
+	mtr_cell_leave(p, cell);
 	memset(c, 0, sizeof(*c));
 	c->refs = refs;
 	mtr_purse_check(p);
-}
-
-/*
- * Would one in a cell have to wait for it?  One that has no credits counts,
- * since something may come back to it.
- */
-static bool
-burns_before_some(const struct mtr_purse *p, const struct mtr_grant *grant)
-{
-	for (int i = p->n - 1; i >= 0; i--)
-		if (p->cell[p->order[i]].state == MTR_CELL_LIVE)
-			return mtr_grant_compare(grant, &p->cell[p->order[i]].grant) < 0;
-	return false;
-}
-
-void
-mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
-					 const struct mtr_grant *grant)
-{
-	int64_t event = grant->expires_at;
-
-	mtr_purse_advance(p, now);
-	if (grant->expires_at <= p->now || grant->remaining <= 0 ||
-		held(p) + grant->remaining > MTR_PURSE_MAX)
-		return;
-	p->more++;
-	if (grant->effective_at > p->now)
-	{
-		event = grant->effective_at;
-		p->more_later += grant->remaining;
-	}
-	else
-	{
-		p->more_uc += grant->remaining;
-		p->available += grant->remaining;
-		if (p->debt > 0 || burns_before_some(p, grant))
-			p->reload_wanted = true;
-	}
-	/* one that is past stays: what is known of those behind is old */
-	if (event < p->more_event)
-		p->more_event = event;
-	plan_event(p);
-	mtr_purse_check(p);
-}
-
-bool
-mtr_purse_is_low(const struct mtr_purse *p)
-{
-	int live = 0;
-
-	for (int i = 0; i < p->n; i++)
-		live += p->cell[p->order[i]].state == MTR_CELL_LIVE &&
-				p->cell[p->order[i]].grant.remaining > 0;
-	return p->reload_wanted || (p->more_uc > 0 && live < MTR_PURSE_LOW);
 }

@@ -47,6 +47,19 @@ extern void mtr_debt_add(struct mtr_purse *p, int64_t x);
  */
 extern int64_t mtr_cell_repay(struct mtr_purse *p, int cell, int64_t most);
 
+/* an unused cell, else one whose grant is used up and cannot get anything back */
+extern int mtr_cell_find_free(const struct mtr_purse *p);
+
+/* takes the cell out of the burn order */
+extern void mtr_cell_leave(struct mtr_purse *p, int cell);
+
+/* finds next_event */
+extern void mtr_purse_plan(struct mtr_purse *p);
+
+/* do sums stay in range when grants have so much more?  What may come back is not
+ * looked at. */
+extern bool mtr_purse_has_range(const struct mtr_purse *p, int64_t amount);
+
 /* asserts the invariants */
 extern void mtr_purse_check(const struct mtr_purse *p);
 

@@ -4,10 +4,10 @@
  * See purse.h.  A flush books usage for what its price says, in the order of
  * flushes; calls have paid in the order of calls, some of which are in flight.
  * The two differ by rounding until all calls have ended.  The parts of a flush
- * must sum to what it books, so one source carries the difference: its burns
+ * must sum to what it books, so some source carries the difference: its burns
  * are then uneven, and a later flush writes the opposite.
  *
- * Which one: whatever a crash leaves in tables must make sense.  So a grant
+ * Which ones: whatever a crash leaves in tables must make sense.  So a grant
  * burns less only if this flush burns it anyway, and more only if it has as
  * much left; debt can always carry it.
  */
@@ -17,23 +17,18 @@
 
 #include "core/purse_cell.h"
 
-/* the source that carries the difference */
+/* the source that burns rest more than it should */
 static int
 carrier(const struct mtr_purse *p, int64_t rest, const struct mtr_part *part,
 		int n)
 {
 	if (p->mode == MTR_PURSE_UNLIMITED)
 		return MTR_PURSE_ISSUED;
-	for (int i = 0; i < n; i++)
-	{
-		const struct mtr_cell *c = &p->cell[part[i].cell];
-
-		if (part[i].cell >= MTR_PURSE_CELLS)
-			continue;
-		if (rest < 0 ? part[i].amount >= -rest
-					 : c->state == MTR_CELL_LIVE && c->grant.remaining >= rest)
+	for (int i = 0; i < n && rest > 0; i++)
+		if (part[i].cell < MTR_PURSE_CELLS &&
+			p->cell[part[i].cell].state == MTR_CELL_LIVE &&
+			p->cell[part[i].cell].grant.remaining >= rest)
 			return part[i].cell;
-	}
 	return MTR_PURSE_DEBT;
 }
 
@@ -69,13 +64,11 @@ write_off_spare(struct mtr_purse *p)
 }
 
 int
-mtr_purse_deltas(struct mtr_purse *p, int64_t cost,
-				 struct mtr_part part[MTR_PURSE_SOURCES])
+mtr_purse_unwritten(struct mtr_purse *p,
+					struct mtr_part   part[MTR_PURSE_SOURCES])
 {
-	int64_t rest = cost;
-	int     n = 0;
+	int n = 0;
 
-	assert(cost >= 0);
 	if (p->spare != 0)
 		write_off_spare(p);
 	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
@@ -86,7 +79,29 @@ mtr_purse_deltas(struct mtr_purse *p, int64_t cost,
 			continue;
 		part[n].cell = (int16_t) i;
 		part[n++].amount = amount;
-		rest -= amount;
+	}
+	p->flushing = n > 0;
+	return n;
+}
+
+int
+mtr_purse_carry(struct mtr_purse *p, int64_t cost,
+				struct mtr_part part[MTR_PURSE_SOURCES], int n)
+{
+	int64_t rest = cost;
+
+	assert(cost >= 0);
+	for (int i = 0; i < n; i++)
+		rest -= part[i].amount;
+	/* too much: the last to burn wait for another flush */
+	for (int i = n - 1; rest < 0 && i >= 0; i--)
+	{
+		int64_t less = mtr_least(part[i].amount, -rest);
+
+		if (less <= 0)
+			continue;
+		n = add_part(part, n, part[i].cell, -less);
+		rest += less;
 	}
 	if (rest != 0)
 		n = add_part(part, n, carrier(p, rest, part, n), rest);

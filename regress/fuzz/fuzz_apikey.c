@@ -6,20 +6,11 @@
  */
 // SOURCES: extension/core/apikey.c
 #include "core/apikey.h"
+#include "fuzz.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define RAW_BYTES (MTR_APIKEY_ID_BYTES + MTR_APIKEY_RANDOM_BYTES)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void
 try_as_key(const char *s, size_t len)

@@ -4,19 +4,10 @@
  */
 // SOURCES: extension/core/cursor.c extension/core/base64url.c
 #include "core/cursor.h"
+#include "fuzz.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void
 try_message(const struct mtr_cursor *c, const uint8_t *data, size_t size)

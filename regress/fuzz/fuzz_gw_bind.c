@@ -3,19 +3,10 @@
  */
 // SOURCES: gateway/bind.c gateway/text.c
 #include "../../gateway/bind.h"
+#include "fuzz.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 /* Reads the array; writes it again when "writer" is not NULL. */
 static bool

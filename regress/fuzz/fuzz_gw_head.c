@@ -7,20 +7,11 @@
  */
 // SOURCES: gateway/head.c gateway/text.c
 #include "../../gateway/head.h"
+#include "fuzz.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 /* How many header lines begin with "name" and a colon. */
 static int

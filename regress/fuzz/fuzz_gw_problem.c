@@ -9,25 +9,16 @@
 #include "../../gateway/problem.h"
 
 #include "../../gateway/json.h"
+#include "fuzz.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const fixed[] = {
 	"type",       "title",  "status",  "detail",  "code",
 	"request_id", "errors", "message", "details", "hint"};
 
 #define FIXED_TOTAL (sizeof(fixed) / sizeof(fixed[0]))
-
-static void
-require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void
 check_document(Slice text)

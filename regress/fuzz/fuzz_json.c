@@ -12,19 +12,10 @@
 #include "core/json.h"
 
 #include "core/utf8.h"
+#include "fuzz.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void *
 take(void *ctx, size_t size)

@@ -6,21 +6,12 @@
 #include "core/uri.h"
 
 #include "core/utf8.h"
+#include "fuzz.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_SEGMENTS 16
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 /* block gives memory of exactly n bytes, so that an overrun is seen */
 static char *

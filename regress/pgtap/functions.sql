@@ -28,6 +28,7 @@ INSERT INTO expected VALUES
     ('set_limit(text,text,bigint,bigint,text)', 'mortar_admin'),
     ('set_price(text,bigint,bigint,text,text,timestamp with time zone)', 'mortar_admin'),
     ('slot_rows()', 'mortar_admin mortar_monitor'),
+    ('cell_rows()', 'mortar_admin mortar_monitor'),
     ('suspend_tenant(text,text)', 'mortar_admin'),
     ('tenant_id()', 'PUBLIC'),
     ('usage(text,timestamp with time zone,timestamp with time zone,text[],text)', 'mortar_admin mortar_monitor mortar_tenant'),

@@ -104,12 +104,12 @@ SELECT set_eq($$SELECT attempt.login('admin', 'SELECT session_user || '' '' || u
 
 -- functions
 SELECT set_eq($$SELECT attempt.login('admin', 'SELECT attempt.calls()')$$,
-    ARRAY['balance', 'charge', 'close_tenant', 'create_key', 'create_tenant', 'credits', 'flusher_row', 'grant_credits',
+    ARRAY['balance', 'cell_rows', 'charge', 'close_tenant', 'create_key', 'create_tenant', 'credits', 'flusher_row', 'grant_credits',
         'record_usage', 'resume_tenant', 'revoke_key', 'route_list', 'set_limit', 'set_price', 'slot_rows', 'suspend_tenant',
         'tenant_id', 'usage', 'verify_ledger'],
     'an admin calls everything but http, gateway_hello, login and enter');
 SELECT set_eq($$SELECT attempt.login('monitor', 'SELECT attempt.calls()')$$,
-    ARRAY['balance', 'credits', 'flusher_row', 'route_list', 'slot_rows', 'tenant_id', 'usage', 'verify_ledger'],
+    ARRAY['balance', 'cell_rows', 'credits', 'flusher_row', 'route_list', 'slot_rows', 'tenant_id', 'usage', 'verify_ledger'],
     'a monitor calls what only reads');
 SELECT set_eq($$SELECT attempt.login('tenant', 'SELECT attempt.calls()')$$,
     ARRAY['balance', 'charge', 'credits', 'login', 'tenant_id', 'usage'],

@@ -26,7 +26,7 @@ CREATE FUNCTION attempts() RETURNS TABLE (on_table text, command text, result te
 DECLARE
     s text;
 BEGIN
-    FOREACH on_table IN ARRAY '{credit_grants,credit_ledger,prices,usage_journal}'::text[] LOOP
+    FOREACH on_table IN ARRAY '{credit_grants,credit_ledger,prices,usage_journal,credit_burns}'::text[] LOOP
         FOR command, s IN VALUES
             ('update', 'UPDATE mortar.%I SET ' || CASE on_table
                 WHEN 'prices' THEN 'num_uc = num_uc + 1'
@@ -83,11 +83,44 @@ SELECT available_uc FROM mortar.balance('ins_a');
 SELECT mortar.set_price('requests', 0, 1) IS NOT NULL AS free;
 
 -- every row of the ledger is one balanced movement: others cannot be inserted
-\set entry 'INSERT INTO mortar.credit_ledger (tenant_id, entry_id, kind, from_account, to_account, amount_uc, epoch_id) VALUES (''ins_a'', gen_random_uuid(), '
-:entry 'charge', 'available', 'consumed', 0, gen_random_uuid());
-:entry 'charge', 'available', 'consumed', -5, gen_random_uuid());
-:entry 'charge', 'consumed', 'available', 5, gen_random_uuid());
-:entry 'gift', 'issued', 'available', 5, gen_random_uuid());
-:entry 'grant', 'issued', 'available', 5, gen_random_uuid());
+\set entry 'INSERT INTO mortar.credit_ledger (tenant_id, entry_id, kind, from_account, to_account, amount_uc, epoch_id, movement_id, effective_at, grant_id) SELECT ''ins_a'', gen_random_uuid(), v.*, gen_random_uuid(), gen_random_uuid(), now(), '
+-- amounts
+:entry NULL FROM (VALUES ('charge', 'debt', 'consumed', 0)) v;
+:entry NULL FROM (VALUES ('charge', 'debt', 'consumed', -5)) v;
+-- accounts, kinds
+:entry gen_random_uuid() FROM (VALUES ('charge', 'consumed', 'available', 5)) v;
+:entry gen_random_uuid() FROM (VALUES ('gift', 'issued', 'available', 5)) v;
+:entry NULL FROM (VALUES ('release', 'available', 'held', 5)) v;
+-- available is always of a grant, and nothing else is but what is captured
+:entry NULL FROM (VALUES ('grant', 'issued', 'available', 5)) v;
+:entry NULL FROM (VALUES ('charge', 'available', 'consumed', 5)) v;
+:entry NULL FROM (VALUES ('release', 'held', 'available', 5)) v;
+:entry gen_random_uuid() FROM (VALUES ('charge', 'debt', 'consumed', 5)) v;
+:entry gen_random_uuid() FROM (VALUES ('reversal', 'consumed', 'issued', 5)) v;
+-- these are the pairs that may be; nothing of it stays
+BEGIN;
+:entry NULL FROM (VALUES ('charge', 'debt', 'consumed', 5), ('charge', 'issued', 'consumed', 5),
+    ('hold', 'debt', 'held', 5), ('capture', 'held', 'consumed', 5), ('release', 'held', 'debt', 5),
+    ('reversal', 'consumed', 'debt', 5), ('reversal', 'consumed', 'issued', 5)) v;
+:entry gen_random_uuid() FROM (VALUES ('grant', 'issued', 'available', 5), ('charge', 'available', 'consumed', 5),
+    ('hold', 'available', 'held', 5), ('capture', 'held', 'consumed', 5), ('release', 'held', 'available', 5),
+    ('reversal', 'consumed', 'available', 5), ('void', 'available', 'issued', 5)) v;
+SELECT count(*) AS pairs FROM mortar.credit_ledger WHERE xid = pg_current_xact_id();
+ROLLBACK;
+
+-- who burned: a grant if and only if it is from a grant, and never nothing
+\set burn 'INSERT INTO mortar.credit_burns (tenant_id, movement_id, epoch_id, from_account, grant_id, amount_uc) VALUES (''ins_a'', gen_random_uuid(), gen_random_uuid(), '
+:burn 'available', '00000000-0000-0000-0000-000000000000', 1);
+:burn 'debt', gen_random_uuid(), 1);
+:burn 'consumed', '00000000-0000-0000-0000-000000000000', 1);
+:burn 'debt', '00000000-0000-0000-0000-000000000000', 0);
+
+-- a grant's terms
+\set grant 'INSERT INTO mortar.credit_grants (tenant_id, grant_id, amount_uc, priority, category, effective_at, expires_at) VALUES (''ins_a'', gen_random_uuid(), '
+:grant 0, 50, 'paid', now(), NULL);
+:grant 1, -1, 'paid', now(), NULL);
+:grant 1, 101, 'paid', now(), NULL);
+:grant 1, 50, 'free', now(), NULL);
+:grant 1, 50, 'paid', now(), now());
 DROP FUNCTION attempts();
 DROP ROLE regress_admin;

@@ -69,12 +69,16 @@ SELECT mortar.set_limit('lim_a', max_unflushed_uc => 2305843009213693951);
 :bound 'lim_a';
 SELECT mortar.set_limit('lim_a', max_unflushed_uc => 0);
 :bound 'lim_a';
--- what comes later
-SELECT mortar.set_limit('lim_a', mode => 'soft');
+-- how far it may spend (money_debt.sql shows what it does)
+SELECT mortar.set_limit('lim_a', mode => 'firm');
 \echo :LAST_ERROR_MESSAGE
 SELECT mortar.set_limit('lim_a', mode => NULL);
-SELECT mortar.set_limit('lim_a', overdraft_uc => 1);
+SELECT mortar.set_limit('lim_a', overdraft_uc => -1);
+SELECT mortar.set_limit('lim_a', overdraft_uc => 2305843009213693952);
 SELECT mortar.set_limit('lim_a', overdraft_uc => NULL);
+SELECT mortar.set_limit('lim_a', 'soft', 2305843009213693951);
+SELECT mode, overdraft_uc, max_unflushed_uc FROM mortar.limits WHERE tenant_id = 'lim_a';
+-- what comes later
 SELECT mortar.set_limit('lim_a', durability => 'group');
 SELECT mortar.set_limit('lim_a', durability => NULL);
 SELECT mortar.set_limit('lim_a', 'hard', 0, 100, 'buffered');

@@ -8,20 +8,6 @@ CREATE ROLE regress_admin LOGIN IN ROLE mortar_admin;
 \c - regress_admin
 SELECT mortar.create_tenant('not_a');
 
--- grant_credits: priority, category, effective_at, expires_at
-SELECT mortar.grant_credits('not_a', 1, 'k', priority => 49);
-\echo :LAST_ERROR_MESSAGE
-SELECT mortar.grant_credits('not_a', 1, 'k', priority => NULL);
-SELECT mortar.grant_credits('not_a', 1, 'k', category => 'promo');
-SELECT mortar.grant_credits('not_a', 1, 'k', category => NULL);
-SELECT mortar.grant_credits('not_a', 1, 'k', effective_at => now() + interval '1 hour');
-SELECT mortar.grant_credits('not_a', 1, 'k', effective_at => now() - interval '1 hour');
-SELECT mortar.grant_credits('not_a', 1, 'k', expires_at => now() + interval '1 year');
-SELECT mortar.grant_credits('not_a', 1, 'k', expires_at => 'infinity');
-SELECT available_uc FROM mortar.balance('not_a');
-SELECT mortar.grant_credits('not_a', 1, 'k', 50, 'paid', now(), NULL) IS NOT NULL AS defaults_pass;
-SELECT mortar.grant_credits('not_a', 1, 'k2', effective_at => NULL) IS NOT NULL AS null_is_now;
-
 -- set_price: by route, by tenant, from another time on
 SELECT mortar.set_price('requests', 1, 1, route => 'GET /db/tables');
 \echo :LAST_ERROR_MESSAGE

@@ -10,6 +10,7 @@ SELECT mortar.set_price('egress_bytes', 0, 1) IS NOT NULL AS free;
 SELECT mortar.create_tenant('ver_a');
 SELECT mortar.create_tenant('ver_b');
 SELECT mortar.grant_credits('ver_a', 1000, 'g') IS NOT NULL AS granted;
+SELECT mortar.grant_credits('ver_a', 500, 'g2') IS NOT NULL AS granted;
 SELECT mortar.grant_credits('ver_b', 1000, 'g') IS NOT NULL AS granted;
 SELECT mortar.charge('ver_a', 100, 'c') IS NOT NULL AS charged;
 SELECT mortar.record_usage('ver_a', 'requests', 7);
@@ -41,7 +42,8 @@ CREATE FUNCTION found(tenant text DEFAULT NULL) RETURNS SETOF text LANGUAGE sql 
 -- an entry whose accounts are the same
 BEGIN;
 ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
-ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_accounts_check;
+ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_accounts_check,
+    DROP CONSTRAINT credit_ledger_grant_check;
 UPDATE mortar.credit_ledger SET from_account = 'consumed' WHERE tenant_id = 'ver_a' AND kind = 'charge';
 SELECT found();
 ROLLBACK;
@@ -95,12 +97,58 @@ ROLLBACK;
 -- or by a tenant to whom nothing was given
 BEGIN;
 SELECT mortar.create_tenant('ver_c');
-INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)
-    SELECT 'ver_c', meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id
+INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, movement_id, epoch_id)
+    SELECT 'ver_c', meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, movement_id, epoch_id
     FROM mortar.usage_journal WHERE tenant_id = 'ver_a';
 INSERT INTO mortar.usage_marks SELECT 'ver_c', meter, key_id, route, price_id, upto_qty, cost_uc
     FROM mortar.usage_marks WHERE tenant_id = 'ver_a';
 SELECT found('ver_c');
+ROLLBACK;
+
+-- burns: of a grant that is none, more than a grant, another sum than the usage's
+-- cost, another than in the marks
+BEGIN;
+ALTER TABLE mortar.credit_burns DISABLE TRIGGER USER;
+ALTER TABLE mortar.burn_marks DISABLE TRIGGER USER;
+UPDATE mortar.credit_burns SET grant_id = '11111111-1111-1111-1111-111111111111' WHERE tenant_id = 'ver_a';
+UPDATE mortar.burn_marks SET grant_id = '11111111-1111-1111-1111-111111111111' WHERE tenant_id = 'ver_a';
+SELECT regexp_replace(found(), 'grant [0-9a-f]{8}-[-0-9a-f]+', 'grant');
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_burns DISABLE TRIGGER USER;
+ALTER TABLE mortar.burn_marks DISABLE TRIGGER USER;
+UPDATE mortar.credit_burns SET amount_uc = amount_uc + 1000 WHERE tenant_id = 'ver_a';
+UPDATE mortar.burn_marks SET burned_uc = burned_uc + 1000 WHERE tenant_id = 'ver_a';
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.burn_marks DISABLE TRIGGER USER;
+UPDATE mortar.burn_marks SET burned_uc = burned_uc - 1 WHERE tenant_id = 'ver_a';
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_burns DISABLE TRIGGER USER;
+DELETE FROM mortar.credit_burns WHERE tenant_id = 'ver_a';
+SELECT found();
+ROLLBACK;
+-- debt that was repaid and never was
+BEGIN;
+ALTER TABLE mortar.burn_marks DISABLE TRIGGER USER;
+INSERT INTO mortar.burn_marks VALUES ('ver_b', 'debt', '00000000-0000-0000-0000-000000000000', -1);
+SELECT found();
+ROLLBACK;
+-- a charge that another grant has paid: the sums are right, the grants are not
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+UPDATE mortar.credit_ledger SET grant_id = (SELECT grant_id FROM mortar.credit_grants WHERE tenant_id = 'ver_a' AND amount_uc = 500)
+    WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT regexp_replace(found(), 'grant [0-9a-f]{8}-[-0-9a-f]+', 'grant', 'g');
+ROLLBACK;
+-- half of a movement
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+UPDATE mortar.credit_ledger SET movement_id = gen_random_uuid() WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found();
 ROLLBACK;
 
 -- usage that is missing from the journal, or counted differently in the marks

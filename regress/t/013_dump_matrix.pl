@@ -141,11 +141,7 @@ sub forget_all {
 # pg_dumpall creates the superuser, whom every cluster has
 sub leave_out_superuser {
   my ($path) = @_;
-  my $text = slurp_file($path) =~ s/^CREATE ROLE postgres;\n//mr;
-  open(my $file, '>', $path) or die "$path: $!";
-  print {$file} $text;
-  close($file) or die "$path: $!";
-  return;
+  return Mortar::write_file($path, slurp_file($path) =~ s/^CREATE ROLE postgres;\n//mr);
 }
 
 sub wrong { return Mortar::admin($_[0], 'SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok'); }

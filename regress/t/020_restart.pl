@@ -143,11 +143,15 @@ unlock_journal();
 super("BEGIN; SELECT 1 FROM mortar.usage_marks FOR UPDATE; PREPARE TRANSACTION 'lock'");
 admin(record(6));
 $node->restart('fast');
-super("INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)
-    SELECT tenant_id, meter, key_id, route, price_id, upto_qty, upto_qty + 4, minute, 40, epoch_id
-    FROM mortar.usage_journal ORDER BY from_qty DESC LIMIT 1");
+super("WITH j AS (INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute,
+      cost_uc, movement_id, epoch_id)
+    SELECT tenant_id, meter, key_id, route, price_id, upto_qty, upto_qty + 4, minute, 40, gen_random_uuid(), epoch_id
+    FROM mortar.usage_journal ORDER BY from_qty DESC LIMIT 1 RETURNING tenant_id, movement_id, epoch_id)
+    INSERT INTO mortar.credit_burns (tenant_id, movement_id, from_account, grant_id, amount_uc, epoch_id)
+    SELECT j.tenant_id, j.movement_id, 'available', g.grant_id, 40, j.epoch_id FROM j JOIN mortar.credit_grants g USING (tenant_id)");
 unlock_journal();
 super('UPDATE mortar.usage_marks SET upto_qty = upto_qty + 4, cost_uc = cost_uc + 40');
+super('UPDATE mortar.burn_marks SET burned_uc = burned_uc + 40');
 $after += 10;
 journal_is($after + 12, 'usage of the file goes behind what a restore has put there');
 ok($node->poll_query_until($Mortar::database,

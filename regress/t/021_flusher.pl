@@ -107,11 +107,15 @@ ledger_is_right('the ledger agrees');
 # ---- somebody else writes to the journal while usage is unflushed ----
 prepared('row', "SELECT 1 FROM mortar.usage_marks WHERE tenant_id = 'bolt' FOR UPDATE");
 record('bolt', 2);
-super("INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, epoch_id)
-    SELECT tenant_id, meter, key_id, route, price_id, upto_qty, upto_qty + 4, minute, 40, epoch_id
-    FROM mortar.usage_journal WHERE tenant_id = 'bolt' ORDER BY from_qty DESC LIMIT 1");
+super("WITH j AS (INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute,
+      cost_uc, movement_id, epoch_id)
+    SELECT tenant_id, meter, key_id, route, price_id, upto_qty, upto_qty + 4, minute, 40, gen_random_uuid(), epoch_id
+    FROM mortar.usage_journal WHERE tenant_id = 'bolt' ORDER BY from_qty DESC LIMIT 1 RETURNING tenant_id, movement_id, epoch_id)
+    INSERT INTO mortar.credit_burns (tenant_id, movement_id, from_account, grant_id, amount_uc, epoch_id)
+    SELECT j.tenant_id, j.movement_id, 'available', g.grant_id, 40, j.epoch_id FROM j JOIN mortar.credit_grants g USING (tenant_id)");
 forget('row');
 super("UPDATE mortar.usage_marks SET upto_qty = upto_qty + 4, cost_uc = cost_uc + 40 WHERE tenant_id = 'bolt'");
+super("UPDATE mortar.burn_marks SET burned_uc = burned_uc + 40 WHERE tenant_id = 'bolt'");
 journal_is('bolt', 17, 'usage goes behind what a restore has put there');
 is(counted('bolt'), 17, '... and all is counted');
 until_true("SELECT available_uc = 1000000000 - 170 FROM mortar.balance('bolt')", '... and paid');

@@ -78,10 +78,7 @@ is_deeply(members(ask(0, 'GET', $second), 'n'), [ 3, 4 ], 'a cursor made with th
 my $newer = next_page(ask(0, 'GET', "$rows?limit=2"));
 is_deeply(members(ask(0, 'GET', $newer), 'n'), [ 3, 4 ], 'and one made with the newer');
 my $new_key = Mortar::admin($node, "SELECT mortar.create_key('acme', 'newer')");
-my @lines = grep { /^2 / } split /^/, slurp_file($pepper);
-open(my $file, '>', $pepper) or die "$pepper: $!";
-print {$file} @lines;
-close($file) or die "$pepper: $!";
+Mortar::write_file($pepper, join('', grep { /^2 / } split /^/, slurp_file($pepper)));
 $node->reload;
 for my $number (0, 1) {
   $gateways[$number]->until('the old pepper to go', sub { ask($number, 'GET', $second, key => $new_key)->{status} == 400 });

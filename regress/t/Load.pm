@@ -49,8 +49,8 @@ sub start {
   for my $kind (@kinds) {
     my $base = $node->basedir . "/$with{tag}-$kind";
     $self->{file}{$kind} = "$base.answers";
-    write_file("$base.answers", '');
-    write_file("$base.sql", join('', map {
+    Mortar::write_file("$base.answers", '');
+    Mortar::write_file("$base.sql", join('', map {
       'SELECT extract(epoch FROM clock_timestamp()), ' . sprintf($call{$kind}, "$with{tag}-$kind-$_") . ";\n"
     } 1 .. $calls)) if $kind ne 'row';
     my $pid = fork();
@@ -130,14 +130,6 @@ sub ids { my ($self, $kind) = @_; return map { $_->[0] } @{ $self->{answers}{$ki
 sub sent_between {
   my ($self, $from, $to) = @_;
   return scalar grep { $_->[1] > $from && $_->[1] < $to } map { @{ $self->{answers}{$_} } } qw(usage row);
-}
-
-sub write_file {
-  my ($path, $text) = @_;
-  open(my $file, '>', $path) or die "$path: $!";
-  print {$file} $text;
-  close($file) or die "$path: $!";
-  return;
 }
 
 # a test that died half way leaves nobody behind

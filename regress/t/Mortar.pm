@@ -101,6 +101,15 @@ sub tenant {
   return admin($node, "SELECT mortar.create_key('$tenant', 'test')", %with);
 }
 
+# write_file(PATH, TEXT): makes the file, or replaces what it held
+sub write_file {
+  my ($path, $text) = @_;
+  open(my $file, '>', $path) or die "$path: $!";
+  print {$file} $text;
+  close($file) or die "$path: $!";
+  return;
+}
+
 # gateway(NODE, args => [...], database => NAME, ready => 0 | 1): see Mortar::Gateway
 sub gateway { return Mortar::Gateway->new(@_); }
 

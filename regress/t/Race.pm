@@ -26,7 +26,7 @@ sub run {
   my ($node, $sessions, $sql, %with) = @_;
   my $script = $node->basedir . '/race.sql';
   my $isolation = $with{isolation} // 'read committed';
-  write_file($script, "SET default_transaction_isolation = '$isolation';\n"
+  Mortar::write_file($script, "SET default_transaction_isolation = '$isolation';\n"
     . "SELECT pg_advisory_xact_lock_shared($barrier);\n$sql;\n");
 
   my $gate = Session->new($node);
@@ -48,14 +48,6 @@ sub run {
   my ($finished) = $out =~ m{number of transactions actually processed: (\d+)/};
   die "pgbench: $out $err" unless defined $finished;
   return { finished => $finished, errors => \%errors };
-}
-
-sub write_file {
-  my ($path, $text) = @_;
-  open(my $file, '>', $path) or die "$path: $!";
-  print {$file} $text;
-  close($file) or die "$path: $!";
-  return;
 }
 
 1;

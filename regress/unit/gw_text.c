@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "utf8_model.h"
+
 /* Copies to the heap, so that a read past the end is caught. */
 static Slice
 heap(const void *bytes, size_t len)
@@ -22,35 +24,6 @@ heap(const void *bytes, size_t len)
 	if (len > 0)
 		memcpy(p, bytes, len);
 	return (Slice){p, len};
-}
-
-/* One character by its bit patterns; 0 when it is none. */
-static size_t
-model_char(const unsigned char *s, size_t left)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t                n;
-	uint32_t              code;
-
-	if (s[0] < 0x80)
-		return 1;
-	n = (s[0] & 0xE0) == 0xC0   ? 2
-		: (s[0] & 0xF0) == 0xE0 ? 3
-		: (s[0] & 0xF8) == 0xF0 ? 4
-								: 0;
-	if (n == 0 || left < n)
-		return 0;
-	code = s[0] & (0xFFu >> (n + 1));
-	for (size_t i = 1; i < n; i++)
-	{
-		if ((s[i] & 0xC0) != 0x80)
-			return 0;
-		code = code << 6 | (s[i] & 0x3F);
-	}
-	return code < least[n] || code > 0x10FFFF ||
-				   (code >= 0xD800 && code < 0xE000)
-			   ? 0
-			   : n;
 }
 
 static bool

@@ -117,10 +117,19 @@ sum_of_parts(void)
 	return sum;
 }
 
+/* what a flush of usage for cost writes */
+static inline int
+deltas(int64_t cost)
+{
+	int n = mtr_purse_unwritten(&p, part);
+
+	return mtr_purse_carry(&p, cost, part, n);
+}
+
 static inline void
 flush(int64_t cost)
 {
-	nparts = mtr_purse_deltas(&p, cost, part);
+	nparts = deltas(cost);
 	assert_int_equal(sum_of_parts(), cost);
 	mtr_purse_flushed(&p, part, nparts);
 }

@@ -2,7 +2,7 @@
  * test_purse_flush.c - what a flush writes of a purse, and the limits of the
  * numbers, each rule by its name
  */
-// SOURCES: extension/core/purse.c extension/core/purse_cell.c extension/core/purse_flush.c
+// SOURCES: extension/core/purse.c extension/core/purse_cell.c extension/core/purse_behind.c extension/core/purse_flush.c
 #include "core/purse.h"
 
 #include <setjmp.h>
@@ -24,12 +24,12 @@ a_flush_writes_what_burned_since_the_last(void **state)
 	empty(MTR_PURSE_SOFT, 0);
 	g = add(1, 10);
 	assert_int_equal(take(15), MTR_TAKE_OK);
-	nparts = mtr_purse_deltas(&p, 0, part);
+	nparts = deltas(0);
 	assert_int_equal(nparts, 0); /* it is in flight */
 	assert_true(mtr_purse_is_clean(&p));
 	mtr_purse_burn(&p, g, 10);
 	mtr_purse_burn(&p, DEBT, 5);
-	nparts = mtr_purse_deltas(&p, 15, part);
+	nparts = deltas(15);
 	assert_int_equal(nparts, 2);
 	assert_part(0, g, 10);
 	assert_part(1, DEBT, 5);
@@ -41,7 +41,7 @@ a_flush_writes_what_burned_since_the_last(void **state)
 	flush(16);
 	assert_part(1, DEBT, 6);
 	assert_true(mtr_purse_is_clean(&p));
-	assert_int_equal(mtr_purse_deltas(&p, 0, part), 0);
+	assert_int_equal(deltas(0), 0);
 }
 
 static void
@@ -52,7 +52,7 @@ not_clean_during_a_flush(void **state)
 	empty(MTR_PURSE_SOFT, 0);
 	g = add(1, 10);
 	mtr_purse_burn(&p, g, 3);
-	nparts = mtr_purse_deltas(&p, 3, part);
+	nparts = deltas(3);
 	mtr_purse_burn(&p, g, -3); /* settled meanwhile */
 	assert_false(mtr_purse_is_clean(&p));
 	mtr_purse_flushed(&p, part, nparts);
@@ -74,11 +74,11 @@ what_a_flush_books_more_is_carried_by_who_can(void **state)
 	mtr_purse_burn(&p, g, 10);
 	mtr_purse_burn(&p, h, 5);
 	/* g has nothing left, h has 5 */
-	nparts = mtr_purse_deltas(&p, 20, part);
+	nparts = deltas(20);
 	assert_int_equal(nparts, 2);
 	assert_part(0, g, 10);
 	assert_part(1, h, 10);
-	nparts = mtr_purse_deltas(&p, 21, part);
+	nparts = deltas(21);
 	assert_int_equal(nparts, 3);
 	assert_part(1, h, 5);
 	assert_part(2, DEBT, 6);
@@ -95,7 +95,7 @@ what_a_flush_books_more_is_carried_by_who_can(void **state)
 }
 
 static void
-what_a_flush_books_less_is_carried_by_who_burns(void **state)
+what_a_flush_books_less_waits(void **state)
 {
 	int g;
 	int h;
@@ -104,19 +104,30 @@ what_a_flush_books_less_is_carried_by_who_burns(void **state)
 	g = add(1, 10);
 	h = add(2, 10);
 	assert_int_equal(take(15), MTR_TAKE_OK);
-	mtr_purse_burn(&p, g, 1);
+	mtr_purse_burn(&p, g, 3);
 	mtr_purse_burn(&p, h, 5);
-	nparts = mtr_purse_deltas(&p, 4, part);
+	/* the last to burn first */
+	nparts = deltas(3);
+	assert_int_equal(nparts, 1); /* what would be 0 is no part */
+	assert_part(0, g, 3);
+	mtr_purse_burn(&p, h, 1);
+	nparts = deltas(4);
+	assert_int_equal(nparts, 2);
+	assert_part(0, g, 3);
+	assert_part(1, h, 1);
+	mtr_purse_flushed(&p, part, nparts);
+	assert_int_equal(unwritten(h), 5);
+	/* all of it: nothing is on its way */
+	assert_int_equal(deltas(0), 0);
+	assert_false(p.flushing);
+	/* so does what is given back before */
+	mtr_purse_burn(&p, h, -6);
+	assert_int_equal(deltas(0), 0);
+	mtr_purse_burn(&p, g, 1);
+	flush(0);
 	assert_int_equal(nparts, 2);
 	assert_part(0, g, 1);
-	assert_part(1, h, 3);
-	nparts = mtr_purse_deltas(&p, 1, part);
-	assert_int_equal(nparts, 1); /* what would be 0 is no part */
-	assert_part(0, g, 1);
-	nparts = mtr_purse_deltas(&p, 0, part);
-	assert_int_equal(nparts, 3);
-	assert_part(2, DEBT, -6);
-	mtr_purse_flushed(&p, part, nparts);
+	assert_part(1, h, -1);
 }
 
 static void
@@ -124,7 +135,7 @@ unlimited_carries_on_issued(void **state)
 {
 	empty(MTR_PURSE_UNLIMITED, 0);
 	add(1, 10);
-	nparts = mtr_purse_deltas(&p, 1, part);
+	nparts = deltas(1);
 	assert_int_equal(nparts, 1);
 	assert_part(0, ISSUED, 1);
 }
@@ -227,7 +238,7 @@ main(void)
 		cmocka_unit_test(a_flush_writes_what_burned_since_the_last),
 		cmocka_unit_test(not_clean_during_a_flush),
 		cmocka_unit_test(what_a_flush_books_more_is_carried_by_who_can),
-		cmocka_unit_test(what_a_flush_books_less_is_carried_by_who_burns),
+		cmocka_unit_test(what_a_flush_books_less_waits),
 		cmocka_unit_test(unlimited_carries_on_issued),
 		cmocka_unit_test(what_fits_is_at_most_the_limit),
 		cmocka_unit_test(no_debit_is_beyond_the_limit),

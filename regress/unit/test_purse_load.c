@@ -2,7 +2,7 @@
  * test_purse_load.c - what a purse shares with tables, each rule by its name:
  * cells, grants without one, and loads
  */
-// SOURCES: extension/core/purse.c extension/core/purse_cell.c extension/core/purse_flush.c
+// SOURCES: extension/core/purse.c extension/core/purse_cell.c extension/core/purse_behind.c extension/core/purse_flush.c
 #include "core/purse.h"
 
 #include <setjmp.h>
@@ -42,7 +42,7 @@ a_cell_is_free_when_nothing_can_come_back_to_it(void **state)
 	assert_int_equal(add(9, 1), -1);
 	p.cell[cell].refs = 0;
 	assert_int_equal(add(9, 1), -1); /* burns that tables do not know */
-	nparts = mtr_purse_deltas(&p, 10, part);
+	nparts = deltas(10);
 	mtr_purse_burn(&p, cell, -10);
 	assert_int_equal(add(9, 1), -1); /* a flush names it */
 	mtr_purse_burn(&p, cell, 10);
@@ -214,6 +214,84 @@ a_grant_in_a_cell_beside_those_behind_wants_a_load(void **state)
 	assert_true(p.reload_wanted);
 }
 
+static void
+forgotten_grants_behind_are_not_counted(void **state)
+{
+	empty(MTR_PURSE_HARD, 0);
+	fill();
+	add_behind(109, 10, NOW, NEVER);
+	add_behind(110, 5, NOW + 5, NEVER);
+	p.reload_wanted = true;
+	mtr_purse_forget_behind(&p, NOW);
+	assert_int_equal(p.more, 0);
+	assert_int_equal(p.available, 80);
+	assert_int_equal(p.next_event, NEVER);
+	assert_false(p.reload_wanted);
+	assert_int_equal(take(81), MTR_TAKE_SHORT);
+	assert_true(mtr_purse_fits(&p, MTR_PURSE_MAX - 80));
+}
+
+static void
+the_last_to_burn_gives_way(void **state)
+{
+	struct mtr_grant first = grant(1, 7);
+	int              last;
+
+	empty(MTR_PURSE_HARD, 0);
+	fill();
+	last = p.order[MTR_PURSE_CELLS - 1];
+	assert_false(mtr_purse_has_room(&p));
+	/* but not for one that burns later, and not while something is afoot */
+	assert_int_equal(mtr_purse_demote(&p, NOW, &p.cell[last].grant), -1);
+	for (int i = 0; i < MTR_PURSE_CELLS; i++)
+		p.cell[i].refs = 1;
+	assert_int_equal(mtr_purse_demote(&p, NOW, NULL), -1);
+	for (int i = 0; i < MTR_PURSE_CELLS; i++)
+		p.cell[i].refs = 0;
+	p.cell[DEBT].refs = 1;
+	assert_int_equal(mtr_purse_demote(&p, NOW, NULL), -1);
+	p.cell[DEBT].refs = 0;
+	p.flushing = true;
+	assert_int_equal(mtr_purse_demote(&p, NOW, NULL), -1);
+	p.flushing = false;
+
+	assert_int_equal(mtr_purse_demote(&p, NOW, &first), last);
+	assert_int_equal(p.available, 80);
+	assert_int_equal(p.more_uc, 10);
+	assert_int_equal(mtr_purse_add(&p, NOW, &first, false), last);
+	assert_int_equal(p.available, 87);
+	assert_false(p.reload_wanted); /* it burns before the one behind */
+}
+
+static void
+one_with_burns_unwritten_does_not_give_way(void **state)
+{
+	int last;
+
+	empty(MTR_PURSE_HARD, 0);
+	fill();
+	last = p.order[MTR_PURSE_CELLS - 1];
+	mtr_purse_burn(&p, last, 1);
+	assert_int_equal(mtr_purse_demote(&p, NOW, NULL),
+					 p.order[MTR_PURSE_CELLS - 2]);
+}
+
+static void
+one_that_starts_later_gives_way_to_any(void **state)
+{
+	struct mtr_grant g = grant(200, 1);
+	int              future;
+
+	empty(MTR_PURSE_HARD, 0);
+	future = add_until(1, 10, NOW + 5, NEVER);
+	for (int i = 1; i < MTR_PURSE_CELLS; i++)
+		assert_int_not_equal(add(100 + i, 10), -1);
+	assert_true(mtr_purse_has_room(&p));
+	assert_int_equal(mtr_purse_demote(&p, NOW, &g), future);
+	assert_int_equal(p.more_later, 10);
+	assert_int_equal(p.next_event, NOW + 5);
+}
+
 /* ---- loads ---- */
 
 static void
@@ -320,6 +398,10 @@ main(void)
 		cmocka_unit_test(a_grant_behind_that_burns_first_wants_a_load),
 		cmocka_unit_test(debt_beside_grants_behind_wants_a_load),
 		cmocka_unit_test(a_grant_in_a_cell_beside_those_behind_wants_a_load),
+		cmocka_unit_test(forgotten_grants_behind_are_not_counted),
+		cmocka_unit_test(the_last_to_burn_gives_way),
+		cmocka_unit_test(one_with_burns_unwritten_does_not_give_way),
+		cmocka_unit_test(one_that_starts_later_gives_way_to_any),
 		cmocka_unit_test(debt_of_tables_is_repaid_by_a_load),
 		cmocka_unit_test(repaid_debt_that_never_was_comes_back),
 		cmocka_unit_test(uneven_grants_are_evened_out),

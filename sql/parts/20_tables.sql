@@ -31,11 +31,19 @@ COMMENT ON COLUMN mortar.tenants.state_reason IS
 
 CREATE TABLE mortar.limits (
     tenant_id        text COLLATE "C" PRIMARY KEY,
+    mode             text NOT NULL DEFAULT 'hard'
+                     CHECK (mode IN ('hard', 'soft', 'unlimited')),
+    overdraft_uc     int8 NOT NULL DEFAULT 0
+                     CHECK (overdraft_uc BETWEEN 0 AND 2305843009213693951),
     max_unflushed_uc int8 CHECK (max_unflushed_uc BETWEEN 0 AND 2305843009213693951),
     changed_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 COMMENT ON TABLE mortar.limits IS
     'limits of tenants whose limits were ever set; a tenant without a row has the defaults';
+COMMENT ON COLUMN mortar.limits.mode IS
+    'hard: never below -overdraft_uc; soft: always served, what is missing is debt; unlimited: usage is counted and costed, and no credit moves';
+COMMENT ON COLUMN mortar.limits.overdraft_uc IS
+    'how far below zero a tenant in hard mode may go; the part below zero is debt';
 COMMENT ON COLUMN mortar.limits.max_unflushed_uc IS
     'the most that usage may cost which a crash would lose; null: 1000000, 1 credit';
 
@@ -61,21 +69,34 @@ CREATE TABLE mortar.credit_grants (
     tenant_id    text COLLATE "C" NOT NULL,
     grant_id     uuid NOT NULL,
     amount_uc    int8 NOT NULL CHECK (amount_uc > 0),
+    priority     int4 NOT NULL DEFAULT 50 CHECK (priority BETWEEN 0 AND 100),
+    category     text NOT NULL DEFAULT 'paid' CHECK (category IN ('paid', 'promo')),
     effective_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, grant_id)
+    expires_at   timestamptz,
+    meta         jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (tenant_id, grant_id),
+    CONSTRAINT credit_grants_life_check CHECK (expires_at > effective_at)
 );
 COMMENT ON TABLE mortar.credit_grants IS
-    'credits given to a tenant; what remains of one is derived, never stored';
+    'credits given to a tenant; what remains of one is derived, never stored (see the view mortar.grants); insert-only';
+COMMENT ON COLUMN mortar.credit_grants.priority IS
+    'lowest burns first; among equals the one that expires soonest, promo before paid, the earlier effective_at, the smaller id';
+COMMENT ON COLUMN mortar.credit_grants.expires_at IS
+    'from this instant on what remains is worth nothing; null: never';
 
 CREATE TABLE mortar.credit_ledger (
     tenant_id    text COLLATE "C" NOT NULL,
     entry_id     uuid NOT NULL,
-    kind         text NOT NULL CHECK (kind IN ('grant', 'charge')),
+    movement_id  uuid NOT NULL,
+    kind         text NOT NULL CHECK (kind IN ('grant', 'charge', 'hold',
+                     'capture', 'release', 'reversal', 'void')),
     from_account text NOT NULL,
     to_account   text NOT NULL,
     amount_uc    int8 NOT NULL CHECK (amount_uc > 0),
     grant_id     uuid,
+    effective_at timestamptz NOT NULL,
     posted_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    reverses     uuid,
     epoch_id     uuid NOT NULL,
     xid          xid8 NOT NULL DEFAULT pg_current_xact_id(),
     meta         jsonb NOT NULL DEFAULT '{}',
@@ -83,12 +104,36 @@ CREATE TABLE mortar.credit_ledger (
     CONSTRAINT credit_ledger_accounts_check CHECK (
         (kind, from_account, to_account) IN (
             ('grant', 'issued', 'available'),
-            ('charge', 'available', 'consumed'))),
+            ('charge', 'available', 'consumed'),
+            ('charge', 'debt', 'consumed'),
+            ('charge', 'issued', 'consumed'),
+            ('hold', 'available', 'held'),
+            ('hold', 'debt', 'held'),
+            ('capture', 'held', 'consumed'),
+            ('release', 'held', 'available'),
+            ('release', 'held', 'debt'),
+            ('reversal', 'consumed', 'available'),
+            ('reversal', 'consumed', 'debt'),
+            ('reversal', 'consumed', 'issued'),
+            ('void', 'available', 'issued'))),
     CONSTRAINT credit_ledger_grant_check CHECK (
-        (kind = 'grant') = (grant_id IS NOT NULL))
+        CASE WHEN 'available' IN (from_account, to_account) THEN grant_id IS NOT NULL
+            ELSE grant_id IS NULL OR kind = 'capture' END)
 );
 COMMENT ON TABLE mortar.credit_ledger IS
     'one row is one balanced movement between two accounts of a tenant; insert-only';
+COMMENT ON COLUMN mortar.credit_ledger.movement_id IS
+    'entry_id of the first of the rows that were posted together: a charge that two grants pay is two rows; the id that functions return';
+COMMENT ON COLUMN mortar.credit_ledger.grant_id IS
+    'the grant whose credits move; null: of no grant, but debt or, of a tenant in unlimited mode, nothing';
+COMMENT ON COLUMN mortar.credit_ledger.reverses IS
+    'movement_id of what is taken back';
+-- Rows of one movement are its first, found by entry_id, and these; most have
+-- none, and so cost no entry here.
+CREATE INDEX credit_ledger_by_movement ON mortar.credit_ledger
+    (tenant_id, movement_id) WHERE entry_id <> movement_id;
+CREATE INDEX credit_ledger_by_reverses ON mortar.credit_ledger
+    (tenant_id, reverses) WHERE reverses IS NOT NULL;
 
 CREATE TABLE mortar.idempotency (
     tenant_id   text COLLATE "C" NOT NULL,
@@ -122,6 +167,7 @@ CREATE TABLE mortar.usage_journal (
     upto_qty   int8 NOT NULL,
     minute     timestamptz NOT NULL,
     cost_uc    int8 NOT NULL CHECK (cost_uc >= 0),
+    movement_id uuid NOT NULL,
     epoch_id   uuid NOT NULL,
     flushed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, meter, key_id, route, price_id, from_qty),
@@ -132,7 +178,10 @@ COMMENT ON TABLE mortar.usage_journal IS
 COMMENT ON COLUMN mortar.usage_journal.key_id IS 'all zero: no API key (record_usage)';
 COMMENT ON COLUMN mortar.usage_journal.route IS 'route template, empty: none (record_usage)';
 COMMENT ON COLUMN mortar.usage_journal.price_id IS 'all zero: no price was in force';
+COMMENT ON COLUMN mortar.usage_journal.movement_id IS
+    'the rows of credit_burns with this id say who paid for all rows of the journal that have it';
 CREATE INDEX usage_journal_by_minute ON mortar.usage_journal (tenant_id, minute);
+CREATE INDEX usage_journal_by_movement ON mortar.usage_journal (tenant_id, movement_id);
 
 CREATE TABLE mortar.usage_marks (
     tenant_id text COLLATE "C" NOT NULL,
@@ -146,6 +195,37 @@ CREATE TABLE mortar.usage_marks (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE mortar.usage_marks IS
     'per usage slot: how far the journal reaches and what it sums to; a cache of usage_journal, kept in the same transaction';
+
+CREATE TABLE mortar.credit_burns (
+    tenant_id    text COLLATE "C" NOT NULL,
+    movement_id  uuid NOT NULL,
+    from_account text NOT NULL
+                 CHECK (from_account IN ('available', 'debt', 'issued')),
+    grant_id     uuid NOT NULL,
+    amount_uc    int8 NOT NULL CHECK (amount_uc <> 0),
+    epoch_id     uuid NOT NULL,
+    burned_at    timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, movement_id, from_account, grant_id),
+    CONSTRAINT credit_burns_grant_check CHECK ((from_account = 'available')
+        = (grant_id <> '00000000-0000-0000-0000-000000000000'))
+);
+COMMENT ON TABLE mortar.credit_burns IS
+    'who paid for usage: what one flush booked of one tenant, by grant; the amounts of a movement sum to the cost of its rows in usage_journal; insert-only';
+COMMENT ON COLUMN mortar.credit_burns.from_account IS
+    'available: the grant; debt: spent beyond all grants; issued: the tenant''s mode was unlimited, and no credit moved';
+COMMENT ON COLUMN mortar.credit_burns.grant_id IS 'all zero: no grant';
+COMMENT ON COLUMN mortar.credit_burns.amount_uc IS
+    'negative: given back, or, from debt, repaid by a grant of the same movement';
+
+CREATE TABLE mortar.burn_marks (
+    tenant_id    text COLLATE "C" NOT NULL,
+    from_account text NOT NULL,
+    grant_id     uuid NOT NULL,
+    burned_uc    int8 NOT NULL,
+    PRIMARY KEY (tenant_id, from_account, grant_id)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE mortar.burn_marks IS
+    'per source: what credit_burns sums to; a cache of credit_burns, kept in the same transaction';
 
 CREATE TABLE mortar.epochs (
     epoch_id      uuid NOT NULL,

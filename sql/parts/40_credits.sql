@@ -37,7 +37,7 @@ CREATE FUNCTION mortar.set_limit(tenant text, mode text DEFAULT 'hard',
         durability text DEFAULT 'buffered') RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_set_limit';
 COMMENT ON FUNCTION mortar.set_limit(text, text, int8, int8, text) IS
-    'sets how much a tenant''s usage may cost that a crash would lose (0 to 2^61 - 1, null: 1 credit), from the instant of commit on; errors: 22003, 22004, 22023, MT404, 0A000 for arguments whose feature comes later';
+    'sets how far a tenant may spend (mode hard: not below -overdraft_uc; soft: always served, what is missing is debt; unlimited: no credit moves), and how much its usage may cost that a crash would lose (max_unflushed_uc: 0 to 2^61 - 1, null: 1 credit), from the instant of commit on; errors: 22003, 22004, 22023, MT404, 0A000 for a durability that comes later';
 
 CREATE FUNCTION mortar.create_key(tenant text, name text,
         scopes text[] DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
@@ -60,7 +60,7 @@ CREATE FUNCTION mortar.grant_credits(tenant text, amount_uc int8, key text,
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_grant_credits';
 COMMENT ON FUNCTION mortar.grant_credits(text, int8, text, int4, text, timestamptz, timestamptz) IS
-    'gives credits, once per key, and returns the grant''s id; errors: 22003, 22004, 22023, MT403 when the tenant is closed, MT404, MT422 when the key was used with other arguments, 0A000 for options that come later';
+    'gives credits, once per key, in force from effective_at (null: now) to expires_at (null: for ever), and returns the grant''s id; credits burn by priority (0 first, 100 last), soonest expiry, promo before paid, effective_at, id; errors: 22003, 22004, 22023, MT403 when the tenant is closed, MT404, MT422 when the key was used with other arguments';
 
 CREATE FUNCTION mortar.charge(tenant text, amount_uc int8, key text,
         meta jsonb DEFAULT '{}', on_short text DEFAULT 'error') RETURNS uuid
@@ -80,10 +80,69 @@ CREATE FUNCTION mortar.balance(tenant text, OUT available_uc int8,
         OUT next_expiry timestamptz, OUT state text) RETURNS record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_balance';
 COMMENT ON FUNCTION mortar.balance(text) IS
-    'what a tenant can spend, at once and with all usage counted; unflushed_uc is the cost of usage not in tables yet, already taken from available_uc; errors: 42501, MT404';
+    'what a tenant can spend, at once and with all usage counted; available_uc is below zero, by debt_uc, when it is in debt; unflushed_uc is the cost of usage not in tables yet, already taken from available_uc; next_expiry is when the first grant ends of which something is left; errors: 42501, MT404';
 
 CREATE VIEW mortar.keys WITH (security_invoker = true) AS
     SELECT tenant_id, key_id, name, scopes, not_before, expires_at, revoked_at,
         created_at, pepper_version
     FROM mortar.api_keys;
 COMMENT ON VIEW mortar.keys IS 'API keys without their hashes';
+
+-- What remains is derived from every entry of a tenant, so ask for one tenant.
+-- Union, not join: each row of the tables is read once.
+CREATE VIEW mortar.grants WITH (security_invoker = true) AS
+    SELECT tenant_id, grant_id, max(amount_uc) AS amount_uc,
+        sum(remaining)::int8 AS remaining_uc,
+        CASE WHEN max(expires_at) <= clock_timestamp() THEN 'expired'
+            WHEN max(effective_at) > clock_timestamp() THEN 'future'
+            WHEN sum(remaining) <= 0 THEN 'used' ELSE 'live' END AS state,
+        max(priority) AS priority, max(category) AS category,
+        max(effective_at) AS effective_at,
+        nullif(max(expires_at), 'infinity') AS expires_at
+    FROM (SELECT tenant_id, grant_id, amount_uc, amount_uc::numeric AS remaining,
+                priority, category, effective_at,
+                coalesce(expires_at, 'infinity') AS expires_at
+            FROM mortar.credit_grants
+        UNION ALL
+        SELECT tenant_id, grant_id, NULL,
+                sum(CASE 'available' WHEN from_account THEN -amount_uc
+                    WHEN to_account THEN amount_uc END),
+                NULL, NULL, NULL, NULL
+            FROM mortar.credit_ledger
+            WHERE 'available' IN (from_account, to_account) AND kind <> 'grant'
+            GROUP BY tenant_id, grant_id
+        UNION ALL
+        SELECT tenant_id, grant_id, NULL, -burned_uc, NULL, NULL, NULL, NULL
+            FROM mortar.burn_marks WHERE from_account = 'available') AS m
+    GROUP BY tenant_id, grant_id;
+COMMENT ON VIEW mortar.grants IS
+    'grants and what tables say is left of them; usage that is not flushed yet is not counted, of a grant that has expired the rest is worth nothing';
+
+CREATE VIEW mortar.lineage WITH (security_invoker = true) AS
+    SELECT b.tenant_id, b.movement_id, 'usage' AS kind, b.burned_at AS at,
+        b.from_account, nullif(b.grant_id, '00000000-0000-0000-0000-000000000000')
+            AS grant_id, b.amount_uc, g.priority, g.category, g.expires_at,
+        (SELECT jsonb_agg(jsonb_build_object('meter', j.meter, 'key_id',
+                nullif(j.key_id, '00000000-0000-0000-0000-000000000000'),
+                'route', nullif(j.route, ''), 'minute', j.minute,
+                'quantity', j.upto_qty - j.from_qty, 'cost_uc', j.cost_uc)
+                ORDER BY j.minute, j.meter, j.route, j.key_id, j.from_qty)
+            FROM mortar.usage_journal j
+            WHERE j.tenant_id = b.tenant_id AND j.movement_id = b.movement_id)
+            AS what
+    FROM mortar.credit_burns b
+    LEFT JOIN mortar.credit_grants g
+        ON g.tenant_id = b.tenant_id AND g.grant_id = b.grant_id
+    UNION ALL
+    SELECT l.tenant_id, l.movement_id, l.kind, l.effective_at, l.from_account,
+        l.grant_id, l.amount_uc, g.priority, g.category, g.expires_at, l.meta
+    FROM mortar.credit_ledger l
+    LEFT JOIN mortar.credit_grants g
+        ON g.tenant_id = l.tenant_id AND g.grant_id = l.grant_id
+    WHERE l.kind <> 'grant';
+COMMENT ON VIEW mortar.lineage IS
+    'which grant paid for what: one row per movement and source, usage as the flusher booked it and entries of the ledger';
+COMMENT ON COLUMN mortar.lineage.what IS
+    'of usage: the rows of usage_journal that the movement paid for, as an array; else the entry''s meta';
+COMMENT ON COLUMN mortar.lineage.amount_uc IS
+    'negative: given back, or, from debt, repaid by a grant of the same movement';

@@ -21,13 +21,27 @@ COMMENT ON FUNCTION mortar.usage(text, timestamptz, timestamptz, text[], text) I
 
 CREATE FUNCTION mortar.slot_rows(OUT tenant_id text, OUT state text,
         OUT available_uc int8, OUT held_uc int8, OUT unflushed_uc int8,
-        OUT pins int4, OUT max_unflushed_uc int8) RETURNS SETOF record
+        OUT pins int4, OUT max_unflushed_uc int8, OUT debt_uc int8,
+        OUT mode text, OUT grants int4) RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_slots';
 COMMENT ON FUNCTION mortar.slot_rows() IS 'rows of the view mortar.slots';
 CREATE VIEW mortar.slots WITH (security_invoker = true) AS
     SELECT * FROM mortar.slot_rows();
 COMMENT ON VIEW mortar.slots IS
     'tenants of this database in shared memory; pins: transactions that may still change the slot';
+
+COMMENT ON COLUMN mortar.slots.grants IS
+    'grants that are not used up, in force or not, as far as memory knows';
+
+CREATE FUNCTION mortar.cell_rows(OUT tenant_id text, OUT from_account text,
+        OUT grant_id uuid, OUT state text, OUT remaining_uc int8,
+        OUT unflushed_uc int8, OUT pins int4) RETURNS SETOF record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_cells';
+COMMENT ON FUNCTION mortar.cell_rows() IS 'rows of the view mortar.cells';
+CREATE VIEW mortar.cells WITH (security_invoker = true) AS
+    SELECT * FROM mortar.cell_rows();
+COMMENT ON VIEW mortar.cells IS
+    'the next grants to burn of tenants in shared memory, and their debt (remaining_uc is below zero by it); unflushed_uc: paid for usage and not in tables yet; pins: transactions that may still give back';
 
 CREATE VIEW mortar.loss_bound WITH (security_invoker = true) AS
     SELECT t.tenant_id, coalesce(s.unflushed_uc, 0) AS unflushed_uc,

@@ -7,10 +7,11 @@
 -- would last minutes; one tenant and all tenants want different plans; and a
 -- session that forbids row-level security means its own queries.
 
--- Tables against shared memory, for tenants that are in memory and at rest.
--- Memory moves on while tables are read: a difference counts only when memory
--- is the same before and after.  Tenants that moved are looked at again, without
--- the others and so more quickly.
+-- Tables against shared memory, for tenants that are in memory and at rest: what
+-- they have all in all, and what is left of every grant that has a cell.  Memory
+-- moves on while tables are read: a difference counts only when memory is the same
+-- before and after.  Tenants that moved are looked at again, without the others and
+-- so more quickly.
 CREATE FUNCTION mortar.verify_slots(only_tenant text, OUT compared int8,
         OUT wrong text) RETURNS record
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -20,6 +21,7 @@ CREATE FUNCTION mortar.verify_slots(only_tenant text, OUT compared int8,
 DECLARE
     only_these text[] := CASE WHEN only_tenant IS NOT NULL THEN ARRAY[only_tenant] END;
     before mortar.slots[];
+    cells mortar.cells[];
     v record;
 BEGIN
     compared := 0;
@@ -27,29 +29,68 @@ BEGIN
         before := ARRAY(SELECT s FROM mortar.slots s
             WHERE s.state = 'ready'
                 AND (only_these IS NULL OR s.tenant_id = ANY (only_these)));
+        cells := ARRAY(SELECT c FROM mortar.cells c
+            WHERE only_these IS NULL OR c.tenant_id = ANY (only_these));
         -- the snapshot of this statement is taken after that look at memory, and
         -- before its own
+        WITH granted AS (
+            -- also what has no cell: there, tables alone know
+            SELECT g.tenant_id, g.grant_id, g.remaining_uc, g.state
+            FROM mortar.grants g WHERE only_these IS NULL OR g.tenant_id = ANY (only_these)),
+        booked AS (
+            SELECT tenant_id, sum(amount) AS amount FROM (
+                SELECT tenant_id, remaining_uc AS amount FROM granted
+                    WHERE state IN ('live', 'used')
+                UNION ALL SELECT tenant_id, CASE 'debt' WHEN from_account
+                        THEN -amount_uc ELSE amount_uc END
+                    FROM mortar.credit_ledger
+                    WHERE 'debt' IN (from_account, to_account)
+                        AND (only_these IS NULL OR tenant_id = ANY (only_these))
+                UNION ALL SELECT tenant_id, -burned_uc FROM mortar.burn_marks
+                    WHERE from_account = 'debt'
+                        AND (only_these IS NULL OR tenant_id = ANY (only_these))) m
+            GROUP BY tenant_id),
+        holding AS (
+            SELECT tenant_id, sum(CASE 'held' WHEN to_account THEN amount_uc
+                    ELSE -amount_uc END) AS amount
+            FROM mortar.credit_ledger
+            WHERE 'held' IN (from_account, to_account)
+                AND (only_these IS NULL OR tenant_id = ANY (only_these))
+            GROUP BY tenant_id),
+        cell AS (
+            SELECT c.tenant_id,
+                sum(c.unflushed_uc) FILTER (WHERE c.state IN ('live', 'used')
+                    AND c.from_account <> 'issued') AS unflushed,
+                string_agg(format('grant %s: memory %s, tables %s', c.grant_id,
+                        c.remaining_uc + c.unflushed_uc, g.remaining_uc), ', '
+                        ORDER BY c.grant_id)
+                    FILTER (WHERE c.state IN ('live', 'future') AND c.grant_id IS NOT NULL
+                        AND c.remaining_uc + c.unflushed_uc
+                            IS DISTINCT FROM g.remaining_uc) AS wrong
+            FROM unnest(cells) c
+            LEFT JOIN granted g ON g.tenant_id = c.tenant_id AND g.grant_id = c.grant_id
+            GROUP BY c.tenant_id)
         SELECT count(*) FILTER (WHERE c.at_rest) AS compared,
-            string_agg(format('%s: memory %s, tables %s', c.tenant_id, c.memory,
-                    c.tables), ', ' ORDER BY c.tenant_id)
-                FILTER (WHERE c.at_rest AND c.memory <> c.tables) AS wrong,
+            string_agg(CASE WHEN c.memory <> c.tables
+                    THEN format('%s: memory %s, tables %s', c.tenant_id, c.memory, c.tables)
+                    WHEN c.held_memory <> c.held
+                    THEN format('%s: held in memory %s, in tables %s', c.tenant_id,
+                        c.held_memory, c.held)
+                    ELSE format('%s: %s', c.tenant_id, c.wrong) END,
+                    ', ' ORDER BY c.tenant_id)
+                FILTER (WHERE c.at_rest AND (c.memory <> c.tables
+                    OR c.held_memory <> c.held OR c.wrong IS NOT NULL)) AS wrong,
             array_agg(c.tenant_id) FILTER (WHERE NOT c.at_rest) AS moved
             INTO v
             FROM (SELECT b.tenant_id, b.pins = 0 AND b IS NOT DISTINCT FROM s AS at_rest,
-                    b.available_uc + b.unflushed_uc AS memory,
-                    coalesce(l.given, 0) - coalesce(j.used, 0) AS tables
+                    b.available_uc + coalesce(cell.unflushed, 0) AS memory,
+                    coalesce(k.amount, 0) AS tables, cell.wrong,
+                    b.held_uc AS held_memory, coalesce(h.amount, 0) AS held
                 FROM unnest(before) b
                 LEFT JOIN mortar.slots s USING (tenant_id)
-                LEFT JOIN (SELECT tenant_id, sum(CASE WHEN to_account = 'available'
-                            THEN amount_uc ELSE -amount_uc END) AS given
-                        FROM mortar.credit_ledger
-                        WHERE 'available' IN (from_account, to_account)
-                            AND (only_these IS NULL OR tenant_id = ANY (only_these))
-                        GROUP BY tenant_id) l USING (tenant_id)
-                LEFT JOIN (SELECT tenant_id, sum(cost_uc) AS used
-                        FROM mortar.usage_journal
-                        WHERE only_these IS NULL OR tenant_id = ANY (only_these)
-                        GROUP BY tenant_id) j USING (tenant_id)) c;
+                LEFT JOIN booked k USING (tenant_id)
+                LEFT JOIN holding h USING (tenant_id)
+                LEFT JOIN cell USING (tenant_id)) c;
         compared := compared + v.compared;
         wrong := concat_ws(', ', wrong, v.wrong);
         only_these := v.moved;
@@ -83,7 +124,8 @@ BEGIN
         FROM (SELECT tenant_id FROM mortar.credit_ledger
               UNION ALL SELECT tenant_id FROM mortar.credit_grants
               UNION ALL SELECT tenant_id FROM mortar.api_keys
-              UNION ALL SELECT tenant_id FROM mortar.usage_marks) r
+              UNION ALL SELECT tenant_id FROM mortar.usage_marks
+              UNION ALL SELECT tenant_id FROM mortar.burn_marks) r
         WHERE (t IS NULL OR r.tenant_id = t) AND NOT EXISTS (
             SELECT FROM mortar.tenants n WHERE n.tenant_id = r.tenant_id)
       UNION ALL
@@ -97,18 +139,28 @@ BEGIN
                 = (g.tenant_id, g.grant_id, g.amount_uc)
         WHERE g.grant_id IS NULL OR l.entry_id IS NULL
       UNION ALL
-        SELECT 'spent no more than was given', string_agg(tenant_id, ', ')
-        FROM (SELECT l.tenant_id, sum(CASE WHEN l.to_account = 'available'
-                    THEN l.amount_uc ELSE -l.amount_uc END) AS given
-                FROM mortar.credit_ledger l
-                WHERE (t IS NULL OR l.tenant_id = t)
-                    AND 'available' IN (l.from_account, l.to_account)
-                GROUP BY l.tenant_id) b
-        FULL JOIN (SELECT j.tenant_id, sum(j.cost_uc) AS used
-                FROM mortar.usage_journal j
-                WHERE t IS NULL OR j.tenant_id = t GROUP BY j.tenant_id) u
-            USING (tenant_id)
-        WHERE coalesce(b.given, 0) < coalesce(u.used, 0)
+        SELECT 'no grant burns more than it is', string_agg(DISTINCT g.tenant_id, ', ')
+        FROM mortar.grants g
+        WHERE (t IS NULL OR g.tenant_id = t)
+            AND (g.amount_uc IS NULL OR g.remaining_uc NOT BETWEEN 0 AND g.amount_uc)
+      UNION ALL
+        SELECT 'debt is never below zero', string_agg(d.tenant_id, ', ')
+        FROM (SELECT tenant_id FROM (
+                SELECT tenant_id, CASE 'debt' WHEN from_account THEN amount_uc
+                        ELSE -amount_uc END AS amount
+                    FROM mortar.credit_ledger
+                    WHERE (t IS NULL OR tenant_id = t)
+                        AND 'debt' IN (from_account, to_account)
+                UNION ALL SELECT tenant_id, burned_uc FROM mortar.burn_marks
+                    WHERE (t IS NULL OR tenant_id = t) AND from_account = 'debt') m
+            GROUP BY tenant_id HAVING sum(amount) < 0) d
+      UNION ALL
+        SELECT 'movements are whole', string_agg(DISTINCT l.tenant_id, ', ')
+        FROM mortar.credit_ledger l
+        WHERE (t IS NULL OR l.tenant_id = t) AND l.movement_id <> l.entry_id
+            AND NOT EXISTS (SELECT FROM mortar.credit_ledger f
+                WHERE f.tenant_id = l.tenant_id AND f.entry_id = l.movement_id
+                    AND f.kind = l.kind)
       UNION ALL
         SELECT 'idempotency keys name what exists',
             string_agg(DISTINCT i.tenant_id, ', ')
@@ -139,6 +191,27 @@ BEGIN
         WHERE m.upto_qty IS DISTINCT FROM j.upto_qty
             OR m.cost_uc IS DISTINCT FROM j.cost_uc
       UNION ALL
+        SELECT 'usage is paid for, flush by flush',
+            string_agg(DISTINCT coalesce(j.tenant_id, b.tenant_id), ', ')
+        FROM (SELECT tenant_id, movement_id, sum(cost_uc) AS amount
+                FROM mortar.usage_journal WHERE t IS NULL OR tenant_id = t
+                GROUP BY tenant_id, movement_id) j
+        FULL JOIN (SELECT tenant_id, movement_id, sum(amount_uc) AS amount
+                FROM mortar.credit_burns WHERE t IS NULL OR tenant_id = t
+                GROUP BY tenant_id, movement_id) b
+            USING (tenant_id, movement_id)
+        WHERE coalesce(j.amount, 0) <> coalesce(b.amount, 0)
+      UNION ALL
+        SELECT 'burn marks agree with burns',
+            string_agg(DISTINCT coalesce(m.tenant_id, b.tenant_id), ', ')
+        FROM (SELECT * FROM mortar.burn_marks
+                WHERE t IS NULL OR tenant_id = t) m
+        FULL JOIN (SELECT tenant_id, from_account, grant_id, sum(amount_uc) AS burned
+                FROM mortar.credit_burns WHERE t IS NULL OR tenant_id = t
+                GROUP BY tenant_id, from_account, grant_id) b
+            USING (tenant_id, from_account, grant_id)
+        WHERE m.burned_uc IS DISTINCT FROM b.burned
+      UNION ALL
         SELECT 'usage costs exactly its price', string_agg(DISTINCT j.tenant_id, ', ')
         FROM (SELECT j.tenant_id, j.price_id,
                     sum(j.upto_qty - j.from_qty) AS qty, sum(j.cost_uc) AS cost
@@ -167,4 +240,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION mortar.verify_ledger(text) IS
-    'one row per check of one tenant, or of all: ledger, grants, idempotency keys, usage, prices, memory; detail names the tenants that are wrong';
+    'one row per check of one tenant, or of all: ledger, grants, idempotency keys, usage, who paid for it, prices, memory; detail names the tenants that are wrong';

@@ -26,7 +26,8 @@ DECLARE
 BEGIN
     FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys',
         'credit_grants', 'credit_ledger', 'idempotency', 'prices', 'usage_journal',
-        'usage_marks', 'epochs', 'doc_tables', 'doc_rows']
+        'usage_marks', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables',
+        'doc_rows']
     LOOP
         EXECUTE format('ALTER TABLE mortar.%I OWNER TO mortar_owner', x);
         EXECUTE format('ALTER TABLE mortar.%I ENABLE ROW LEVEL SECURITY', x);
@@ -53,7 +54,7 @@ BEGIN
     END LOOP;
 
     FOREACH x IN ARRAY ARRAY['credit_grants', 'credit_ledger', 'prices',
-        'usage_journal']
+        'usage_journal', 'credit_burns']
     LOOP
         EXECUTE format('CREATE TRIGGER refuse_change '
             'BEFORE UPDATE OR DELETE OR TRUNCATE ON mortar.%I '
@@ -62,8 +63,8 @@ BEGIN
             'ENABLE ALWAYS TRIGGER refuse_change', x);
     END LOOP;
 
-    FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys', 'credit_ledger',
-        'prices', 'usage_marks']
+    FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys', 'credit_grants',
+        'credit_ledger', 'prices', 'usage_marks', 'burn_marks']
     LOOP
         EXECUTE format('CREATE TRIGGER note_write '
             'BEFORE INSERT OR UPDATE OR DELETE ON mortar.%I '
@@ -71,7 +72,7 @@ BEGIN
         EXECUTE format('ALTER TABLE mortar.%I '
             'ENABLE ALWAYS TRIGGER note_write', x);
     END LOOP;
-    FOREACH x IN ARRAY ARRAY['limits', 'api_keys', 'usage_marks']
+    FOREACH x IN ARRAY ARRAY['limits', 'api_keys', 'usage_marks', 'burn_marks']
     LOOP
         EXECUTE format('CREATE TRIGGER note_truncate BEFORE TRUNCATE '
             'ON mortar.%I EXECUTE FUNCTION mortar.note_write()', x);
@@ -127,7 +128,8 @@ GRANT EXECUTE ON FUNCTION
 GRANT EXECUTE ON FUNCTION
     mortar.credits(numeric), mortar.balance(text),
     mortar.usage(text, timestamptz, timestamptz, text[], text),
-    mortar.verify_ledger(text), mortar.slot_rows(), mortar.flusher_row(),
+    mortar.verify_ledger(text), mortar.slot_rows(), mortar.cell_rows(),
+    mortar.flusher_row(),
     mortar.route_list()
     TO mortar_monitor, mortar_admin;
 

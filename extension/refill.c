@@ -1,0 +1,203 @@
+/*
+ * refill.c
+ *		Grants on their way from tables into a purse.
+ *
+ * A purse has a few cells, and a tenant may have any number of grants.	 Those
+ * without a cell are at rest: nobody takes from them, nothing of them is in
+ * flight or unwritten, so tables say how much is left of each.	 Therefore they can
+ * be read at any time, and need not wait until nobody uses the tenant.
+ *
+ * What could come in between is seen by two fields of the slot.  grants_version moves
+ * whenever a grant gets a cell or loses it otherwise than by being used up, and when one
+ * without a cell has come; then what was read is thrown away.	giving counts the
+ * transactions that announced a grant for which there was no cell: tables may
+ * show it before the COMMIT callback has counted it, so nothing is read meanwhile.
+ *
+ * One reader per tenant, by the lock of the slot's loader.
+ */
+#include "mortar.h"
+
+#include "utils/timestamp.h"
+
+#include "locks.h"
+#include "refill.h"
+#include "slot.h"
+#include "untimed.h"
+#include "xact.h"
+
+/* so long at least a call leaves alone what another has just read */
+#define REFILL_PAUSE_US 100000
+
+/* what is there before tables are read; the mutex is not held */
+typedef struct Before
+{
+	uint32    version;
+	int       n;
+	pg_uuid_t ids[MTR_PURSE_CELLS];
+} Before;
+
+bool
+mtr_refill_wanted(MtrTenant *t, TimestampTz now)
+{
+	struct mtr_purse *p = &t->purse;
+
+	if (p->next_event <= now)
+		mtr_purse_advance(p, now);
+	if (p->more == 0 && !p->reload_wanted)
+		return false;
+	if (now < t->refilled_at + REFILL_PAUSE_US && now >= t->refilled_at)
+		return false;
+	return p->reload_wanted || (mtr_purse_is_low(p) && mtr_purse_has_room(p));
+}
+
+/* a cell for a grant that burns before others; the mutex is held */
+static int
+place(struct mtr_purse *p, TimestampTz now, const struct mtr_grant *g)
+{
+	int cell = mtr_purse_add(p, now, g, false);
+
+	/* one that starts later does not drive out one that is in force */
+	if (cell < 0 && g->effective_at <= now && mtr_purse_demote(p, now, g) >= 0)
+		cell = mtr_purse_add(p, now, g, false);
+	if (cell < 0)
+		mtr_purse_add_behind(p, now, g);
+	return cell;
+}
+
+bool
+mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s)
+{
+	mtr_purse_init(p);
+	mtr_purse_advance(p, now);
+	p->mode = s->mode;
+	p->floor = -s->overdraft_uc;
+	mtr_purse_owe(p, s->debt);
+	for (int i = 0; i < s->ngrants; i++)
+		(void) place(p, now, &s->grants[i]);
+	mtr_purse_settle(p, now, 0);
+	return !mtr_purse_is_clean(p);
+}
+
+/* false: nothing can be read now */
+static bool
+look_before(MtrTenant *t, Before *b)
+{
+	struct mtr_purse *p = &t->purse;
+	bool              ok;
+
+	SpinLockAcquire(&t->mutex);
+	ok = t->giving == 0;
+	b->version = t->grants_version;
+	b->n = p->n;
+	for (int i = 0; i < p->n; i++)
+		memcpy(b->ids[i].data, p->cell[p->order[i]].grant.id, UUID_LEN);
+	SpinLockRelease(&t->mutex);
+	return ok;
+}
+
+/* gives the wanted grant a cell, come what may; the mutex is held */
+static int
+place_wanted(MtrTenant *t, TimestampTz now, const struct mtr_grant *g)
+{
+	struct mtr_purse *p = &t->purse;
+	MtrPinned        *pin = mtr_xact_pinned(t);
+	int               cell = mtr_purse_add(p, now, g, false);
+
+	if (cell < 0 && mtr_purse_demote(p, now, NULL) >= 0)
+		cell = mtr_purse_add(p, now, g, false);
+	if (cell < 0)
+		return -1;
+	Assert((pin->cells & (1u << cell)) == 0);
+	pin->cells |= 1u << cell;
+	p->cell[cell].refs++;
+	return cell;
+}
+
+/* false: it changed meanwhile */
+static bool
+apply(MtrTenant *t, const Before *b, const MtrStored *s,
+	  const pg_uuid_t *wanted, int *cell)
+{
+	struct mtr_purse *p = &t->purse;
+	TimestampTz       now = s->now;
+	int               first = -1;
+	bool              wake = false;
+
+	for (int i = 0; wanted != NULL && i < s->ngrants; i++)
+		if (memcmp(s->grants[i].id, wanted->data, UUID_LEN) == 0)
+			first = i;
+	SpinLockAcquire(&t->mutex);
+	if (t->giving > 0 || t->grants_version != b->version)
+	{
+		SpinLockRelease(&t->mutex);
+		return false;
+	}
+	now = Max(now, t->last_posted);
+	t->grants_version++;
+	t->refilled_at = now;
+	mtr_purse_forget_behind(p, now);
+	if (first >= 0)
+		*cell = place_wanted(t, now, &s->grants[first]);
+	for (int i = 0; i < s->ngrants; i++)
+		if (i != first || *cell < 0)
+			(void) place(p, now, &s->grants[i]);
+	mtr_purse_settle(p, now, 0);
+	if (!mtr_purse_is_clean(p))
+		wake = mtr_tenant_mark_dirty(t);
+	SpinLockRelease(&t->mutex);
+	if (wake)
+		mtr_wake_launcher();
+	return true;
+}
+
+static bool
+has_grant(const MtrStored *s, const pg_uuid_t *id)
+{
+	for (int i = 0; i < s->ngrants; i++)
+		if (memcmp(s->grants[i].id, id->data, UUID_LEN) == 0)
+			return s->grants[i].expires_at > s->now;
+	return false;
+}
+
+/* what one reading of a tenant's grants needs, and finds */
+typedef struct Reading
+{
+	MtrTenant       *t;
+	const pg_uuid_t *wanted;
+	Before           before;
+	MtrStored        stored;
+	bool             exists;
+} Reading;
+
+static void
+read_grants(void *arg)
+{
+	Reading *r = arg;
+
+	r->exists = mtr_grants_stored(r->t->tenant_id, r->before.ids, r->before.n,
+								  r->wanted, &r->stored);
+}
+
+bool
+mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists)
+{
+	Reading r = {.t = t, .wanted = wanted};
+	bool    done = false;
+	int     got = -1;
+
+	if (!mtr_try_lock(MTR_LOCK_LOAD, t->tenant_id))
+		return false;
+	if (look_before(t, &r.before))
+	{
+		/* others wait for it: no time limit of this statement's may end it */
+		mtr_untimed(read_grants, &r);
+		done = r.exists && apply(t, &r.before, &r.stored, wanted, &got);
+		if (wanted != NULL)
+			*exists = r.exists && has_grant(&r.stored, wanted);
+		pfree(r.stored.grants);
+	}
+	mtr_unlock(MTR_LOCK_LOAD, t->tenant_id);
+	if (cell != NULL)
+		*cell = got;
+	return done;
+}

@@ -1,0 +1,31 @@
+/*
+ * refill.h
+ *		Grants on their way from tables into a purse.
+ */
+#ifndef MORTAR_REFILL_H
+#define MORTAR_REFILL_H
+
+#include "stored.h"
+
+/*
+ * Fills the purse of a slot that nobody uses yet.	True when it then holds burns
+ * that tables lack: the tenant is dirty.
+ */
+extern bool
+mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s);
+
+/*
+ * Reads the grants of a pinned tenant that have no cell, and gives them cells as far
+ * as there are some for them.	False when that is not possible now; try again.
+ *
+ * wanted (or NULL): a grant that needs a cell.	 *cell is the one it has got, which
+ * this transaction holds, or -1; *exists is false when there is no such grant,
+ * or it has ended.
+ */
+extern bool
+mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists);
+
+/* the mutex is held: would it help to read them, as far as can be seen? */
+extern bool mtr_refill_wanted(MtrTenant *t, TimestampTz now);
+
+#endif /* MORTAR_REFILL_H */
