@@ -130,7 +130,7 @@ init_world(uint64_t seed)
 		w.slot[s].counter = s % COUNTERS;
 	mtr_purse_init(&w.purse);
 	draw_mood();
-	load();
+	load(INT64_MIN);
 }
 
 static void
@@ -139,11 +139,19 @@ step_clock(void)
 	if (sim_percent(3))
 		w.clock -= sim_below(w.mood.pace * 20); /* somebody sets the clock */
 	else if (sim_percent(1))
-		w.clock += sim_below(w.mood.pace * 300); /* nobody looked for long */
+		w.clock += sim_below(w.mood.pace * 2000); /* nobody looked for long */
 	else
 		w.clock += sim_below(w.mood.pace + 1);
 	if (w.clock < 1000000)
 		w.clock = 1000000;
+}
+
+static bool
+is_refill_wanted(void)
+{
+	return w.purse.reload_wanted ||
+		   (w.purse.more > 0 && mtr_purse_is_low(&w.purse) &&
+			mtr_purse_has_room(&w.purse));
 }
 
 static void
@@ -153,15 +161,22 @@ step_transaction(void)
 
 	if (tx->state == TX_NONE)
 	{
-		if (w.mood.flush > 0 && mtr_purse_is_low(&w.purse) && sim_percent(80) &&
-			!reload())
-			return;
 		tx_begin(tx);
+		if (is_refill_wanted() && sim_percent(80))
+			refill_begin(tx, -1);
+	}
+	else if (tx == w.refill.tx)
+	{
+		refill_go_on();
+		return;
 	}
 	else if (tx->state == TX_OPEN && sim_percent(15))
 		tx_end(tx, !sim_percent(w.mood.abort));
 	if (tx->state == TX_OPEN)
-		tx_act(tx);
+	{
+		if (tx != w.refill.tx)
+			tx_act(tx);
+	}
 	else if (tx->state != TX_NONE)
 		tx_go_on(tx, sim_percent(70) ? RECORDS : 1 + (int) sim_below(4));
 }
@@ -172,7 +187,8 @@ may_evict(void)
 	for (int s = 0; s < SLOTS; s++)
 		if (w.slot[s].done != w.slot[s].flushed)
 			return false;
-	return !tx_any() && !w.flush.running && mtr_purse_is_clean(&w.purse);
+	return !tx_any() && w.flush.state == FLUSH_NONE &&
+		   mtr_purse_is_clean(&w.purse);
 }
 
 static void
@@ -190,14 +206,14 @@ step(void)
 		remove_old_rows();
 	else if (what < 120)
 		come_to_rest();
-	else if (what < 140)
-		tx_set_mode();
-	else if (what < 160 && may_evict())
-		load();
-	else if (w.flush.running && sim_percent(30))
+	else if (what < 140 && may_evict())
+		load(INT64_MIN);
+	else if (w.flush.state == FLUSH_ASKED && sim_percent(50))
+		flush_copy();
+	else if (w.flush.state == FLUSH_COPIED && sim_percent(30))
 		flush_end(!sim_percent(w.mood.fail));
-	else if (!w.flush.running && sim_below(1000) < w.mood.flush)
-		flush_begin();
+	else if (w.flush.state == FLUSH_NONE && sim_below(1000) < w.mood.flush)
+		flush_ask();
 	else
 		step_transaction();
 }
@@ -222,16 +238,18 @@ report(void)
 	const struct stats *s = &w.stats;
 
 	printf("seed %lu: %ld steps, %ld crashes, %ld flushes (%ld failed, %ld "
-		   "uneven), %ld loads, %ld commits, %ld aborts\n"
+		   "uneven), %ld loads, %ld refills (%ld for nothing, %ld waits), %ld "
+		   "commits, %ld aborts\n"
 		   "  debits: %ld taken, %ld short, %ld to be tried again; debt "
-		   "repaid %ld times, %ld grants without a cell, %ld times spare (%ld "
-		   "written off), %ld loads of uneven tables, %ld had to wait\n",
+		   "repaid %ld times; grants: %ld without a cell, %ld gave way, %ld "
+		   "uneven; spare %ld times, %ld written off\n",
 		   (unsigned long) w.seed, (long) s->steps, (long) s->crashes,
 		   (long) s->flushes, (long) s->failed_flushes, (long) s->carried,
-		   (long) s->loads, (long) s->commits, (long) s->aborts, (long) s->ok,
+		   (long) s->loads, (long) s->refills, (long) s->stale_refills,
+		   (long) s->waits, (long) s->commits, (long) s->aborts, (long) s->ok,
 		   (long) s->short_of, (long) s->again, (long) s->repaid,
-		   (long) s->behind, (long) s->spares, (long) s->written_off,
-		   (long) s->uneven, (long) s->waits);
+		   (long) s->behind, (long) s->demoted, (long) s->uneven,
+		   (long) s->spares, (long) s->written_off);
 }
 
 int

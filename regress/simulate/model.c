@@ -237,10 +237,45 @@ m_lose_cells(int added)
 		REQUIRE(in_flight(g) == 0, "grant %d lost its cell while in use", g);
 		REQUIRE(in_flight(OF_DEBT) == 0,
 				"grant %d lost its cell and may have repaid debt in flight", g);
-		REQUIRE(!w.flush.running || w.flush.n == 0,
+		REQUIRE(!w.purse.flushing && !flush_names(g),
 				"grant %d lost its cell during a flush", g);
 		m.g[g].where = NOWHERE;
 	}
+}
+
+void
+m_forget_behind(void)
+{
+	for (int g = 0; g < GRANTS; g++)
+		if (m.g[g].where == BEHIND)
+			m.g[g].where = NOWHERE;
+}
+
+/* tables know all about it, and nobody is about to change that */
+static bool
+at_rest(int g)
+{
+	int cell = mtr_purse_find(&w.purse, w.t.row[g].g.id);
+
+	for (int i = 0; i < TXS; i++)
+		if (w.tx[i].state != TX_NONE &&
+			(w.tx[i].refs & (1u << cell | 1u << MTR_PURSE_DEBT)))
+			return false;
+	return m.g[g].burned == w.t.burned[g] && !w.purse.flushing;
+}
+
+int
+m_demote(int than)
+{
+	int list[GRANTS];
+
+	for (int n = sorted(FUTURE, list); n-- > 0;)
+		if (at_rest(list[n]))
+			return list[n];
+	for (int n = sorted(LIVE, list); n-- > 0;)
+		if ((than < 0 || m_burns_before(than, list[n])) && at_rest(list[n]))
+			return list[n];
+	return -1;
 }
 
 /* to grants there, the last to burn first */

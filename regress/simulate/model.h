@@ -49,6 +49,8 @@ extern void m_add(int g, int64_t remaining);
 extern void m_arrive(int g);
 extern void m_behind(int g, int64_t remaining);
 extern void m_drop(int g);
+extern void m_forget_behind(void);
+extern int  m_demote(int than);      /* which grant gives way; -1: none */
 extern void m_lose_cells(int added); /* some grants may have lost their cells */
 extern void m_back(int of, int64_t x);
 extern void m_settle(int64_t delta);

@@ -114,17 +114,45 @@ struct tx
 	int64_t       back; /* while aborting: what usage had cost */
 	int64_t       given;
 	bool          refunded;
+	int           behind; /* own grants that have no cell */
+	bool          limits; /* sets mode and floor */
+	uint8_t       mode;
+	int64_t       floor;
 };
 
-/* a flush between its copy and its commit */
+enum flush_state
+{
+	FLUSH_NONE,
+	FLUSH_ASKED, /* knows who burned, not yet what was used */
+	FLUSH_COPIED /* and writes it */
+};
+
 struct flush
 {
-	bool            running;
-	int64_t         upto[SLOTS];
-	int64_t         qty[COUNTERS];
-	struct mtr_part part[MTR_PURSE_SOURCES];
-	int             of[MTR_PURSE_SOURCES];
-	int             n;
+	enum flush_state state;
+	int64_t          asked_at; /* step */
+	bool             quiet;    /* nothing was in flight when it asked */
+	struct mtr_part  asked[MTR_PURSE_SOURCES];
+	int              nasked;
+	int64_t          upto[SLOTS];
+	int64_t          qty[COUNTERS];
+	struct mtr_part  part[MTR_PURSE_SOURCES];
+	int              of[MTR_PURSE_SOURCES];
+	int              n;
+};
+
+/* grants on their way from tables into a purse that is in use */
+struct refill
+{
+	struct tx *tx;   /* who reads; NULL: nobody */
+	bool       read; /* tables are read, and not applied yet */
+	uint32_t   version;
+	bool       known[GRANTS]; /* had a cell before */
+	int64_t    now;
+	int        list[GRANTS];
+	int64_t    remaining[GRANTS];
+	int        n;
+	int        wanted; /* a grant that needs a cell, -1: none */
 };
 
 struct charge
@@ -152,7 +180,7 @@ struct stats
 {
 	int64_t steps, crashes, flushes, failed_flushes, loads, commits, aborts;
 	int64_t ok, short_of, again, spares, carried, behind, repaid, waits;
-	int64_t uneven, written_off;
+	int64_t uneven, written_off, refills, stale_refills, demoted;
 	int64_t lost_uc;
 };
 
@@ -168,6 +196,9 @@ struct world
 	struct tables    t;
 	struct tx        tx[TXS];
 	struct flush     flush;
+	struct refill    refill;
+	uint32_t         version; /* of who has a cell, see refill.c */
+	int              giving;  /* transactions with grants without a cell */
 	struct charge    charge[CHARGES];
 	int64_t          incoming; /* refunds announced, not committed */
 	uint64_t         serial;   /* of grants */
@@ -194,23 +225,42 @@ sim_trace(const char *what, ...) __attribute__((format(printf, 1, 2)));
 			sim_fail(__VA_ARGS__);                                             \
 	} while (0)
 
-/* transact.c: what calls do, and the end of their transactions */
-extern void tx_begin(struct tx *tx);
+/* act.c: what a call does */
 extern void tx_act(struct tx *tx);
+
+/* transact.c: what becomes of it */
+extern void tx_rollback_to_savepoint(struct tx *tx);
+extern void tx_release_savepoint(struct tx *tx);
+extern void tx_begin(struct tx *tx);
 extern void tx_end(struct tx *tx, bool commit); /* starts it */
 extern void tx_go_on(struct tx *tx, int records);
+extern void tx_hold(struct tx *tx, int cell);
 extern bool tx_any(void);
-extern void tx_set_mode(void);
 
 /* tables.c: what is behind memory */
-extern void flush_begin(void);
+extern void flush_ask(void);
+extern void flush_copy(void);
 extern void flush_end(bool ok);
+extern void flush_write(void); /* its rows are on disk */
+extern void flush_whole(void);
+extern bool flush_names(int g);
 extern void crash(void);
-extern void load(void);
-extern bool reload(void); /* when nobody pins; false: it had to wait */
+extern void load(int64_t now);
 extern void come_to_rest(void);
 extern void remove_old_rows(void);
 extern int  source_of(int cell);
+
+/* refill.c: grants behind get cells again */
+extern void refill_begin(struct tx *tx, int wanted);
+extern void refill_go_on(void);
+extern void refill_forget(void);
+extern void
+load_grants(const int list[], const int64_t remaining[], int n, int64_t now);
+extern int     add_incoming(int row);
+extern bool    is_uneven(int g);
+extern int64_t in_tables(int g);
+extern int     list_grants(int list[], int64_t remaining[], const bool except[],
+						   int wanted, int64_t now);
 
 /* price.c of the world: exact sums */
 extern __int128 cost_of(const struct counter *c, int64_t quantity);
