@@ -75,7 +75,6 @@ mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s)
 	for (int i = 0; i < s->ngrants; i++)
 		(void) place(p, now, &s->grants[i]);
 	mtr_purse_settle(p, now, 0);
-	p->reload_wanted = false;
 	return !mtr_purse_is_clean(p);
 }
 
