@@ -50,7 +50,7 @@ next_expiry(const char *tenant, const struct mtr_purse *p, uint32 own)
 			grants[n++] = p->cell[cell].grant;
 	}
 	first = first_end(grants, n);
-	if (p->more > 0 && mtr_grants_stored(tenant, ids, p->n, NULL, &s))
+	if (p->more > 0 && mtr_grants_stored(tenant, ids, p->n, NULL, p->now, &s))
 		first = Min(first, first_end(s.grants, s.ngrants));
 	return first;
 }

@@ -161,7 +161,7 @@ read_grant(uint64 row, struct mtr_grant *g)
 
 bool
 mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
-				  const pg_uuid_t *wanted, MtrStored *s)
+				  const pg_uuid_t *wanted, TimestampTz not_before, MtrStored *s)
 {
 	static const pg_uuid_t nobody = {{0}};
 	Datum                  ids[MTR_PURSE_CELLS];
@@ -171,7 +171,7 @@ mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
 
 	Assert(nexcept <= MTR_PURSE_CELLS);
 	memset(s, 0, sizeof(*s));
-	s->now = GetCurrentTimestamp();
+	s->now = Max(GetCurrentTimestamp(), not_before);
 	for (int i = 0; i < nexcept; i++)
 		ids[i] = UUIDPGetDatum(&except[i]);
 	SPI_connect();
@@ -198,7 +198,7 @@ mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
 bool
 mtr_tenant_stored(const char *tenant, MtrStored *s)
 {
-	return mtr_grants_stored(tenant, NULL, 0, NULL, s);
+	return mtr_grants_stored(tenant, NULL, 0, NULL, 0, s);
 }
 
 int64
