@@ -71,9 +71,9 @@ sub kill_postmaster {
   return;
 }
 
-# Afterwards no worker is free for a flusher.  The stop is no clean one, or the
-# flusher would have the file of it to enter before any tenant is served.
-sub spare_no_worker { set('max_worker_processes = 2'); $node->stop('immediate'); $node->start; return; }
+# Afterwards no worker is free for a flusher.  All was flushed before, so the file
+# of the clean stop keeps nobody waiting.
+sub spare_no_worker { set('max_worker_processes = 2'); $node->stop('fast'); $node->start; return; }
 sub spare_workers { set('max_worker_processes = 8'); $node->start; return; }
 
 # A case: begin prepares, strike is the end, mend what follows when the clients are
