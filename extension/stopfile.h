@@ -8,6 +8,9 @@
  * A file is a header, records, and a CRC-32C of everything before it.  It is
  * read by the server that wrote it, or by a copy of its data directory: integers
  * are in the machine's own order.
+ *
+ * There is another kind of the same format, without records: the word that a
+ * database was seen in an epoch which mortar.epochs does not have yet.
  */
 #ifndef MORTAR_STOPFILE_H
 #define MORTAR_STOPFILE_H
@@ -53,12 +56,17 @@ typedef struct MtrStopRecord
 	int32     zero;
 } MtrStopRecord;
 
+/* what names of files end with */
+#define MTR_STOPFILE_STOP ".stop"
+#define MTR_STOPFILE_OPEN ".open"
+
 /*
- * Calls func(path, arg) for each stop file of the database until it returns
- * false; all: also for those set aside.  Uses the current memory context.
+ * Calls func(path, arg) for each file of the database whose name ends so, NULL:
+ * for all, also those set aside; until it returns false.  Uses the current memory
+ * context.
  */
 extern void
-mtr_stopfile_each(Oid dboid, bool                                  all,
+mtr_stopfile_each(Oid dboid, const char                           *ending,
 				  bool (*func)(const char *path, void *arg), void *arg);
 
 /*
@@ -70,7 +78,7 @@ extern bool mtr_stopfile_header(const char *path, MtrStopHeader *h);
 /* the same of a header that was read already */
 extern bool mtr_stopfile_is_ours(const MtrStopHeader *h);
 
-/* removes the files of a database; failures are logged */
-extern void mtr_stopfile_forget(Oid dboid);
+/* removes such files of a database, NULL: all; failures are logged */
+extern void mtr_stopfile_forget(Oid dboid, const char *ending);
 
 #endif /* MORTAR_STOPFILE_H */

@@ -1,7 +1,7 @@
 # 024_stop_files.pl
-#   What a start makes of the files that earlier stops have left, and whom they keep
-#   waiting: nobody of a database for which they hold nothing, whether a flusher
-#   comes or not.
+#   What a start makes of the files in pg_stat/.  Those of clean stops keep nobody
+#   waiting in a database for which they hold nothing, whether a flusher comes or not.
+#   Others tell of epochs in which none came, so that a crash is on record.
 
 use strict;
 use warnings;
@@ -80,6 +80,60 @@ journal_is('mortar', 6, 'all is entered when there are workers');
 mend_flush('stuck');
 journal_is('stuck', 5, '... of both');
 books_agree($_, "the books of $_ agree") for qw(mortar stuck);
+
+# ---- a crash that no flusher has seen, before it or after it ----
+sub epoch { return on($_[0], q{SELECT epoch_id FROM mortar.credit_ledger ORDER BY posted_at DESC LIMIT 1}); }
+sub grant { on($_[0], "SELECT mortar.grant_credits('acme', 1, '$_[1]')"); return epoch($_[0]); }
+sub epochs_are {
+  my ($database, $expected, $what) = @_;
+  my $oid = on('postgres', "SELECT oid FROM pg_database WHERE datname = '$database'");
+  my $all = "SELECT string_agg(coalesce(clean::text, 'open'), ' ' ORDER BY started_at) FROM mortar.epochs WHERE database_id = $oid";
+  ok($node->poll_query_until($database, "SELECT ($all) = '$expected'"), $what) or diag(on($database, $all));
+  return;
+}
+sub kill_checkpointer {
+  my $from = -s $node->logfile;
+  my $pid = on('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'});
+  kill('KILL', $pid) == 1 or die "kill: $!";
+  $node->wait_for_log(qr/all server processes terminated; reinitializing/, $from);
+  $node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
+  return;
+}
+$node->append_conf('postgresql.conf', "restart_after_crash = on\n");
+for my $database (qw(quiet former removed)) {
+  Mortar::make_database($node, $database);
+  Mortar::tenant($node, 'acme', database => $database);
+  epochs_are($database, 'open', "$database begins with one epoch");
+}
+my $before = on('mortar', 'SELECT string_agg(clean::text, $$ $$ ORDER BY started_at) FROM mortar.epochs WHERE clean IS NOT NULL');
+workers(2);
+$node->restart('fast');
+my %open = map { $_ => file_of($_, 'open') } qw(mortar quiet former removed);
+sub is_open { my ($database, $epoch) = @_; return scalar(grep { /-\Q$epoch\E\.open$/ } $open{$database}->()); }
+my @lost = grant('mortar', 'first life');
+grant($_, 'first life') for qw(former removed);
+is(is_open('mortar', $lost[0]), 1, 'an epoch without a flusher is on record in a file');
+is(is_open('former', $lost[0]), 1, '... of each database that is used in it');
+is(is_open('quiet', $lost[0]), 0, '... and of no other');
+kill_checkpointer();
+push @lost, grant('mortar', 'second life');
+is(is_open('mortar', $_), 1, 'both are after a crash') for @lost;
+grant('former', 'second life');
+on('former', 'DROP EXTENSION mortar; CREATE EXTENSION mortar');
+on('former', q{SELECT mortar.create_tenant('acme')});
+on('postgres', 'DROP DATABASE removed');
+is(scalar($open{removed}->()), 0, 'DROP DATABASE takes the file along');
+$node->stop('immediate');
+workers(8);
+$node->start;
+epochs_are('mortar', "$before true false false open", 'a flusher enters both epochs when it comes at last');
+is(on('mortar', q{SELECT count(*) FROM mortar.epochs WHERE NOT clean AND max_loss_uc = 1000000 AND epoch_id IN ('} . join(q{','}, @lost) . q{')}), 2,
+  '... with what may have been lost');
+ok($node->poll_query_until('mortar', q{SELECT count(*) = 0 FROM pg_ls_dir('pg_stat') f WHERE f LIKE 'mortar-%'}), '... and no file is left');
+epochs_are('quiet', 'true open', 'a database that was not used in them has lost nothing');
+epochs_are('former', 'true true false open', 'an extension that was created in the second one has not lived through the first');
+$node->restart('fast');
+epochs_are('mortar', "$before true false false true open", 'and all that stays as it is');
 
 ok(slurp_file($node->logfile) !~ qr/PANIC|TRAP|"mortar flusher" \(PID \d+\) exited with/, 'no flusher ended by an error');
 done_testing();
