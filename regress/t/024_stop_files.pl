@@ -81,6 +81,93 @@ mend_flush('stuck');
 journal_is('stuck', 5, '... of both');
 books_agree($_, "the books of $_ agree") for qw(mortar stuck);
 
+# ---- files that cannot be right ----
+# CRC-32C of the bytes, as the last four bytes of a file have it
+sub checksum {
+  my ($bytes) = @_;
+  my $crc = 0xFFFFFFFF;
+  for my $byte (unpack('C*', $bytes)) {
+    $crc ^= $byte;
+    $crc = $crc & 1 ? ($crc >> 1) ^ 0x82F63B78 : $crc >> 1 for 1 .. 8;
+  }
+  return pack('L', $crc ^ 0xFFFFFFFF);
+}
+# with some bytes replaced, and the checksum that belongs to it
+sub changed {
+  my ($bytes, $offset, $by) = @_;
+  my $body = substr($bytes, 0, -4);
+  substr($body, $offset, length($by)) = $by;
+  return $body . checksum($body);
+}
+sub write_file { open(my $file, '>:raw', $_[0]) or die "$_[0]: $!"; print {$file} $_[1]; close($file) or die "$_[0]: $!"; return; }
+
+my $already = counted('mortar');
+break_flush('mortar');
+record('mortar', 4);
+$node->stop('fast');
+my ($genuine) = $idle->();
+my $bytes = slurp_file($genuine);
+my ($header, $record) = (64, 296);
+is(length($bytes), $header + $record + 4, 'a file of one record');
+is(changed($bytes, 0, ''), $bytes, '... whose checksum we know');
+# offsets are those of MtrStopHeader and MtrStopRecord
+my %wrong = (
+  'empty' => '',
+  'cut in its header' => substr($bytes, 0, $header - 34),
+  'cut behind its header' => substr($bytes, 0, $header),
+  'cut in a record' => substr($bytes, 0, $header + 100),
+  'without its checksum' => substr($bytes, 0, -4),
+  'with another checksum' => substr($bytes, 0, -1) . chr(ord(substr($bytes, -1)) ^ 1),
+  'noise' => pack('C*', map { $_ * 7919 % 251 } 1 .. length($bytes)),
+  'not a stop file' => changed($bytes, 0, pack('Q', 1)),
+  'of another version' => changed($bytes, 8, pack('L', 2)),
+  'of another database' => changed($bytes, 12, pack('L', 1)),
+  'of another system' => changed($bytes, 40, pack('Q', 1)),
+  'of another machine' => changed($bytes, 52, pack('L', $record + 8)),
+  'too few records' => changed($bytes, 56, pack('Q', 2)),
+  'a tenant without end' => changed($bytes, $header, 'x' x 64),
+  'a meter without end' => changed($bytes, $header + 64, 'x' x 32),
+  'a route without end' => changed($bytes, $header + 96, 'x' x 128),
+  'a price below nothing' => changed($bytes, $header + 256, pack('q', -1)),
+  'a price for no units' => changed($bytes, $header + 264, pack('q', 0)),
+  'from below nothing' => changed($bytes, $header + 272, pack('q', -1)),
+  'from where it ends' => changed($bytes, $header + 272, substr($bytes, $header + 280, 8)),
+  # unpriced, or its cost would be out of range
+  'an end out of range' => changed(changed($bytes, $header + 240, "\0" x 32), $header + 280, pack('q', 2**61)),
+);
+my @paths = grep { $_ ne $genuine } map { my $n = sprintf('%02x', $_); $genuine =~ s/..(?=\.stop$)/$n/r } 0 .. keys %wrong;
+my %path;
+@path{ sort keys %wrong } = @paths;
+write_file($path{$_}, $wrong{$_}) for keys %wrong;
+$node->start;
+mend_flush('mortar');
+journal_is('mortar', $already + 4, 'the genuine file is entered');
+ok($node->poll_query_until('mortar', q{SELECT count(*) = 0 FROM pg_ls_dir('pg_stat') f WHERE f LIKE 'mortar-%.stop'}), 'no other one is left');
+ok(-e "$path{$_}.bad" && slurp_file("$path{$_}.bad") eq $wrong{$_}, "set aside, as it was: $_") for sort keys %path;
+is(counted('mortar'), $already + 4, '... and nothing of them is counted');
+books_agree('mortar', '... and the books agree');
+unlink(glob($node->data_dir . '/pg_stat/mortar-*.bad'));
+
+# nothing but an empty file tells of a stop: the disk was full, say
+break_flush('mortar');
+record('mortar', 4);
+my $emptied = on('mortar', 'SELECT epoch_id FROM mortar.epochs ORDER BY started_at DESC LIMIT 1');
+$node->stop('fast');
+($genuine) = $idle->();
+like($genuine, qr/\Q$emptied\E/, 'the file of the last epoch');
+truncate($genuine, 0) or die "$genuine: $!";
+workers(2);
+$node->start;
+is(sqlstate('mortar', "SELECT * FROM mortar.balance('acme')"), '55P03', 'a file that cannot be read may hold usage');
+mend_flush('mortar');
+workers(8);
+$node->restart('fast');
+ok($node->poll_query_until('mortar', "SELECT NOT clean AND max_loss_uc = 1000000 FROM mortar.epochs WHERE epoch_id = '$emptied'"),
+  'an empty file is no clean stop');
+is(counted('mortar'), $already + 4, '... and what it should have held is lost');
+books_agree('mortar', '... and the books agree');
+unlink(glob($node->data_dir . '/pg_stat/mortar-*.bad'));
+
 # ---- a crash that no flusher has seen, before it or after it ----
 sub epoch { return on($_[0], q{SELECT epoch_id FROM mortar.credit_ledger ORDER BY posted_at DESC LIMIT 1}); }
 sub grant { on($_[0], "SELECT mortar.grant_credits('acme', 1, '$_[1]')"); return epoch($_[0]); }
