@@ -255,7 +255,7 @@ CREATE TABLE mortar.epochs (
     PRIMARY KEY (epoch_id, database_id)
 );
 COMMENT ON TABLE mortar.epochs IS
-    'one row per initialisation of shared memory in which this database was seen';
+    'one row per initialisation of shared memory in which this database was seen, entered by its first flusher, or by the first one of a later epoch';
 COMMENT ON COLUMN mortar.epochs.database_id IS
     'oid of the database that the row tells of; a copy or a restored dump keeps rows of the database it came from';
 COMMENT ON COLUMN mortar.epochs.max_loss_uc IS
