@@ -65,6 +65,7 @@ typedef enum MtrRole
 #define MTR_ERR_CONFLICT MTR_SQLSTATE('4', '0', '9')
 #define MTR_ERR_MEDIA_TYPE MTR_SQLSTATE('4', '1', '5')
 #define MTR_ERR_INVALID MTR_SQLSTATE('4', '2', '2')
+#define MTR_ERR_FROZEN MTR_SQLSTATE('4', '2', '3')
 
 /* roles.c */
 

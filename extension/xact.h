@@ -33,6 +33,12 @@ struct MtrPinned
 	int        mode;      /* ... to the purse's mode */
 	int64      floor;     /* ... to the purse's floor */
 	int64      back;      /* of undone parts, less what they are worth now */
+	int64      refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
+	bool       refunds;     /* some did, or were spent meanwhile */
+	bool       refund_gone; /* also to a grant that has no cell */
+	int64      unhold;      /* taken from MtrTenant.held at commit */
+	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */
+	int        frozen;        /* what is added to MtrTenant.frozen at commit */
 	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
 	int        last;                  /* newest record, -1: none */
 	bool       undone; /* records of a subtransaction, not settled yet */
@@ -85,11 +91,20 @@ extern void mtr_xact_grant(MtrTenant *t, int cell);
 extern void mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
 								  bool in_force);
 
-/* comes back to a cell at commit */
+/*
+ * The same, but what paid is what the transaction itself gets back at commit; the
+ * caller notes that there is less of it.
+ */
+extern void mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part);
+
+/*
+ * Comes back to a cell at commit, or (cell -1) to a grant that has none; a negative
+ * amount is what the transaction has spent of it.
+ */
 extern void mtr_xact_refund(MtrTenant *t, const struct mtr_part *part);
 
 /* the caller has added to MtrTenant.held */
-extern void mtr_xact_hold(MtrTenant *t, int64 amount);
+extern void mtr_xact_hold(MtrTenant *t, int64 amount, TimestampTz expires_at);
 
 /* taken from MtrTenant.held at commit */
 extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
@@ -102,6 +117,9 @@ extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty);
  * holds a lock to the end of the transaction that keeps others from doing so.
  */
 extern void mtr_xact_life(MtrTenant *t, MtrLife life);
+
+/* the same for freezing it, or not any more */
+extern void mtr_xact_frozen(MtrTenant *t, bool frozen);
 
 /*
  * The transaction has set the tenant's limits: for itself at once, for others when
