@@ -72,9 +72,8 @@ mtr_balance_of(MtrTenant *t, MtrBalance *b)
 	b->unflushed = mtr_unflushed_cost(t);
 	own = mtr_own_refunds(t, pin);
 	SpinLockRelease(&t->mutex);
-	b->available =
-		purse.available + mtr_purse_own(&purse, pin->own) + pin->behind_uc +
-		own;
+	b->available = purse.available + mtr_purse_own(&purse, pin->own) +
+				   pin->behind_uc + own;
 	mtr_expired_of(t, &expired);
 	b->available += expired.freed;
 	b->held -= expired.held;

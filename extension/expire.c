@@ -249,31 +249,19 @@ next_holds(MtrTenant *t, Window *w, pg_uuid_t *last, pg_uuid_t *ids)
 		TupleDesc desc = SPI_tuptable->tupdesc;
 
 		ids[i] = *DatumGetUUIDP(SPI_getbinval(tuple, desc, 1, &isnull));
-		w->first =
-			DatumGetTimestampTz(SPI_getbinval(tuple, desc, 2, &isnull));
+		w->first = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 2, &isnull));
 	}
 	if (n > 0)
 		*last = ids[n - 1];
 	return n;
 }
 
+/*
+ * Until upto_uc is available, or all are released that can be.	 True when one was
+ * released at least.
+ */
 static bool
-is_short(MtrTenant *t, int64 required_uc)
-{
-	MtrPinned   *pin = mtr_xact_pinned(t);
-	MtrShortfall s;
-	bool         result;
-
-	SpinLockAcquire(&t->mutex);
-	result =
-		mtr_is_short_locked(t, pin, GetCurrentTimestamp(), required_uc, &s);
-	SpinLockRelease(&t->mutex);
-	return result;
-}
-
-/* true when one was released at least */
-static bool
-release_holds(MtrTenant *t, Window *w, int64 required_uc)
+release_holds(MtrTenant *t, Window *w, int64 upto_uc)
 {
 	pg_uuid_t last = {{0}};
 	pg_uuid_t ids[BATCH];
@@ -286,28 +274,65 @@ release_holds(MtrTenant *t, Window *w, int64 required_uc)
 			if (!release_one(t, &ids[i]))
 				continue;
 			released = true;
-			if (!is_short(t, required_uc))
+			if (mtr_available(t) >= upto_uc)
 				return true;
 		}
 	return released;
 }
 
+/* the tenant's limits as this transaction sees them */
+static enum mtr_purse_mode
+limits_of(MtrTenant *t, int64 *floor)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int        mode;
+
+	SpinLockAcquire(&t->mutex);
+	mode = t->purse.mode + pin->mode;
+	*floor = t->purse.floor + pin->floor;
+	SpinLockRelease(&t->mutex);
+	return (enum mtr_purse_mode) mode;
+}
+
+void
+mtr_release_for(MtrTenant *t, int64 amount_uc)
+{
+	int64               floor;
+	enum mtr_purse_mode mode = limits_of(t, &floor);
+	int64               available = mtr_available(t);
+	Window              w;
+	MtrExpired          e;
+
+	if (XactReadOnly || mtr_is_frozen(t) || mode == MTR_PURSE_UNLIMITED ||
+		available >= amount_uc || !look(t, &w))
+		return;
+	SPI_connect();
+	sum_up_window(t, &w, &e);
+	/* not for who will be refused all the same */
+	if (e.freed > 0 &&
+		(mode == MTR_PURSE_SOFT || amount_uc + floor <= available + e.freed))
+		(void) release_holds(t, &w, amount_uc);
+	SPI_finish();
+}
+
 bool
 mtr_release_expired(MtrTenant *t, MtrShortfall *s)
 {
-	MtrPinned *pin = mtr_xact_pinned(t);
 	Window     w;
 	MtrExpired e;
 	bool       released = false;
+	int64      floor;
+	int64      least;
 
+	(void) limits_of(t, &floor);
+	least = s->required_uc + floor;
 	if (XactReadOnly || mtr_is_frozen(t) || !look(t, &w))
 		return false;
 	SPI_connect();
 	sum_up_window(t, &w, &e);
 	s->available_uc += e.freed;
-	if (e.freed > 0 &&
-		s->required_uc <= s->available_uc - (t->purse.floor + pin->floor))
-		released = release_holds(t, &w, s->required_uc);
+	if (e.freed > 0 && s->available_uc >= least)
+		released = release_holds(t, &w, least);
 	SPI_finish();
 	return released;
 }
@@ -315,6 +340,7 @@ mtr_release_expired(MtrTenant *t, MtrShortfall *s)
 bool
 mtr_take_all(MtrTenant *t, int64 amount_uc, MtrParts *parts, MtrShortfall *s)
 {
+	mtr_release_before(t, amount_uc);
 	while (!mtr_take(t, amount_uc, parts, s))
 		if (!mtr_release_expired(t, s))
 			return false;

@@ -164,8 +164,8 @@ take_with_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now,
 		own = mtr_take_own_refunds(t, pin, amount, parts);
 	p->floor += Min(own, floor);
 	if (amount > own)
-		result = mtr_purse_take(p, now, amount - own, pin->own, rest.part,
-								&rest.n);
+		result =
+			mtr_purse_take(p, now, amount - own, pin->own, rest.part, &rest.n);
 	own_limits(t, pin, -1);
 	p->floor += floor - Min(own, floor);
 	if (result != MTR_TAKE_OK)
@@ -263,7 +263,7 @@ mtr_untake(MtrTenant *t, const MtrParts *parts)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	MtrParts    minus = *parts;
+	MtrParts minus = *parts;
 
 	mtr_xact_reserve(2 * parts->n);
 	SpinLockAcquire(&t->mutex);

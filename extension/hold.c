@@ -94,9 +94,9 @@ expiry(MtrTenant *t, const Interval *ttl)
 	TimestampTz now = mtr_hold_clock(t);
 	TimestampTz end;
 
-	end = DatumGetTimestampTz(DirectFunctionCall2(
-		timestamptz_pl_interval, TimestampTzGetDatum(now),
-		IntervalPGetDatum(ttl)));
+	end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+												  TimestampTzGetDatum(now),
+												  IntervalPGetDatum(ttl)));
 	/* '1 month -28 days' may be nothing */
 	if (end <= now)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -154,9 +154,9 @@ mtr_hold(PG_FUNCTION_ARGS)
 	meta = PG_ARGISNULL(4)
 			   ? DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))
 			   : PG_GETARG_DATUM(4);
-	rest = psprintf("%d %d " INT64_FORMAT " %s", ttl->month, ttl->day,
-					ttl->time,
-					DatumGetCString(DirectFunctionCall1(jsonb_out, meta)));
+	rest =
+		psprintf("%d %d " INT64_FORMAT " %s", ttl->month, ttl->day, ttl->time,
+				 DatumGetCString(DirectFunctionCall1(jsonb_out, meta)));
 	mtr_idem_fingerprint(&idem, "hold", entry.amount_uc, rest);
 
 	t = mtr_tenant_pin(tenant);
@@ -250,7 +250,7 @@ use_more(MtrTenant *t, int64 amount, MtrRows *rows)
 static void
 capture(Resolve *r, const pg_uuid_t *movement_id)
 {
-	MtrRows rows = {.like = {.tenant = r->tenant, .reverses = &r->hold_id}};
+	MtrRows    rows = {.like = {.tenant = r->tenant, .reverses = &r->hold_id}};
 	MtrSources held;
 
 	open_hold(r, &held);
@@ -258,8 +258,8 @@ capture(Resolve *r, const pg_uuid_t *movement_id)
 	if (r->amount > held.total)
 		use_more(r->t, r->amount - held.total, &rows);
 	else if (r->amount < held.total)
-		mtr_give_back(r->t, &held, 0, held.total - r->amount, "release",
-					  "held", &rows);
+		mtr_give_back(r->t, &held, 0, held.total - r->amount, "release", "held",
+					  &rows);
 	mtr_hold_end(r->t, held.total);
 	mtr_rows_post(r->t, &rows, movement_id);
 }
@@ -267,7 +267,7 @@ capture(Resolve *r, const pg_uuid_t *movement_id)
 static void
 void_hold(Resolve *r, const pg_uuid_t *movement_id)
 {
-	MtrRows rows = {.like = {.tenant = r->tenant, .reverses = &r->hold_id}};
+	MtrRows    rows = {.like = {.tenant = r->tenant, .reverses = &r->hold_id}};
 	MtrSources held;
 
 	open_hold(r, &held);

@@ -348,6 +348,7 @@ charge_usage(Call *call)
 		return;
 	quantity[0] = 1;
 	quantity[1] = call->req.head ? 0 : mtr_body_len(&call->res);
+	mtr_release_before(call->req.slot, 1);
 	while (!mtr_usage_charge(call->usage, quantity, call->nusage, &s))
 		if (!mtr_release_expired(call->req.slot, &s))
 			mtr_raise_short(&s);

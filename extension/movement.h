@@ -49,18 +49,18 @@ extern void mtr_sources_read(const char *tenant, const pg_uuid_t *movement_id,
 							 const char *to_account, MtrSources *s);
 
 /* appends a row; grant_id NULL: of no grant */
-extern void mtr_rows_add(MtrRows *rows, const char *kind, const char *from,
-						 const char *to, const pg_uuid_t *grant_id,
-						 int64 amount);
+extern void
+mtr_rows_add(MtrRows *rows, const char *kind, const char *from, const char *to,
+			 const pg_uuid_t *grant_id, int64 amount);
 
 /*
  * Gives back an amount, from the last source on, of which skip was given back before:
  * appends its rows, and refunds it to the tenant at commit.  Loads grants that have no
  * cell; raises 55P03 and 22003.
  */
-extern void mtr_give_back(MtrTenant *t, const MtrSources *s, int64 skip,
-						  int64 amount, const char *kind, const char *from,
-						  MtrRows *rows);
+extern void
+mtr_give_back(MtrTenant *t, const MtrSources *s, int64 skip, int64 amount,
+			  const char *kind, const char *from, MtrRows *rows);
 
 /* posts them; SPI is connected */
 extern void

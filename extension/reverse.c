@@ -119,11 +119,10 @@ static void
 refuse_excess(int64 left)
 {
 	ereport(ERROR,
-			(errcode(MTR_ERR_INVALID),
-			 errmsg("more than is left to reverse"),
-			 errdetail("{\"code\":\"exceeds_original\",\"left_uc\":" INT64_FORMAT
-					   "}",
-					   left)));
+			(errcode(MTR_ERR_INVALID), errmsg("more than is left to reverse"),
+			 errdetail(
+				 "{\"code\":\"exceeds_original\",\"left_uc\":" INT64_FORMAT "}",
+				 left)));
 }
 
 static void
@@ -147,8 +146,7 @@ reverse(Call *c, const pg_uuid_t *movement_id)
 	before = reversed_before(c->tenant, &original);
 	left = spent.total - before;
 	if (left <= 0)
-		mtr_refuse(MTR_ERR_CONFLICT, "nothing_left",
-				   "nothing left to reverse");
+		mtr_refuse(MTR_ERR_CONFLICT, "nothing_left", "nothing left to reverse");
 	if (c->amount > left)
 		refuse_excess(left);
 	mtr_give_back(c->t, &spent, before, c->amount > 0 ? c->amount : left,

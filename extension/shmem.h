@@ -155,11 +155,11 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 {
 	/* the purse's head stands with these on the slot's own cache line */
 	slock_t          mutex;
-	uint8            state; /* MtrTenantState */
-	uint8            life;  /* MtrLife */
+	uint8            state;  /* MtrTenantState */
+	uint8            life;   /* MtrLife */
 	uint8            frozen; /* bool: no credits move */
-	int32            pins;  /* transactions that may still change the slot */
-	struct mtr_purse purse; /* what can be spent, less what calls have taken */
+	int32            pins;   /* transactions that may still change the slot */
+	struct mtr_purse purse;  /* what can be spent, less what calls have taken */
 
 	uint64 generation; /* of the database when loaded */
 	int16  db;         /* index into MtrShared.db */

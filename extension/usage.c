@@ -303,6 +303,7 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 				 errmsg("no usage slot is free"),
 				 errhint("The flusher may be behind, see mortar.flusher; or "
 						 "raise mortar.max_usage_slots.")));
+	mtr_release_before(t, 1);
 	while (!mtr_usage_charge(&ref, &qty, 1, &s))
 		if (!mtr_release_expired(t, &s))
 			mtr_raise_short(&s);

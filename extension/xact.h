@@ -34,14 +34,14 @@ struct MtrPinned
 	int64      floor;     /* ... to the purse's floor */
 	int64      back;      /* of undone parts, less what they are worth now */
 	int64      refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
-	bool       refunds;     /* some did, or were spent meanwhile */
-	bool       refund_gone; /* also to a grant that has no cell */
-	int64      unhold;      /* taken from MtrTenant.held at commit */
+	bool       refunds;       /* some did, or were spent meanwhile */
+	bool       refund_gone;   /* also to a grant that has no cell */
+	int64      unhold;        /* taken from MtrTenant.held at commit */
 	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */
-	int        frozen;        /* what is added to MtrTenant.frozen at commit */
-	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
-	int        last;                  /* newest record, -1: none */
-	bool       undone; /* records of a subtransaction, not settled yet */
+	int         frozen;       /* what is added to MtrTenant.frozen at commit */
+	int64       charged[MTR_COUNTERS]; /* quantity, per counter */
+	int         last;                  /* newest record, -1: none */
+	bool        undone; /* records of a subtransaction, not settled yet */
 };
 
 /* registers the callbacks; called once, from _PG_init */
