@@ -47,7 +47,7 @@ CREATE FUNCTION mortar.void_grant(tenant text, grant_id uuid, key text, reason t
     RETURNS uuid
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_void_grant';
 COMMENT ON FUNCTION mortar.void_grant(text, uuid, text, text) IS
-    'takes back what is neither spent nor held of a grant, once per key, and returns the entry''s id; errors: 22004, 22023, 55000, MT403 when the tenant is closed, MT404 no_such_grant, MT409 nothing_left, MT422, MT423 when it is frozen';
+    'takes back what is neither spent nor held of a grant, once per key, and returns the entry''s id; errors: 22004, 22023, MT403 when the tenant is closed, MT404 no_such_grant, MT409 nothing_left, MT422, MT423 when it is frozen';
 
 CREATE FUNCTION mortar.freeze(tenant text) RETURNS bool
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_freeze';
