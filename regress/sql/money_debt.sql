@@ -132,9 +132,10 @@ SELECT mortar.set_limit('deb_e', 'soft');
 SELECT mortar.charge('deb_e', 1, 'c2');
 SELECT mortar.grant_credits('deb_e', 2305843009213693951, 'g1') IS NOT NULL AS granted;
 :balance('deb_e');
+-- what is not in tables yet would be debt again after a crash, so there is no room before
+CALL pg_temp.flushed('deb_e');
 SELECT mortar.grant_credits('deb_e', 2305843009213693951, 'g2') IS NOT NULL AS granted;
 SELECT mortar.grant_credits('deb_e', 1, 'g3', effective_at => now() + interval '1 day');
-CALL pg_temp.flushed('deb_e');
 :burned 'deb_e' :by_account;
 
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;

@@ -96,4 +96,10 @@ for my $statement (@statements) {
 }
 
 is(Mortar::admin($node, 'SELECT count(*) FROM mortar.verify_ledger() WHERE NOT ok'), 0, 'and the books agree');
+
+# the tour before it shows some of the checks
+my %checks = map { $_ => 1 } split(/\n/, Mortar::admin($node, 'SELECT check_name FROM mortar.verify_ledger()'));
+my @shown = slurp_file("$top/README.md") =~ /^ (\S.*?) +\| t +\| ok/mg;
+cmp_ok(scalar @shown, '>', 5, 'the README shows checks of the ledger');
+is_deeply([ grep { !$checks{$_} } @shown ], [], '... that there are');
 done_testing();

@@ -209,9 +209,10 @@ is($gateway->stop, 0, 'the gateway ends');
 my @sizes = (99_999 .. 100_001);
 for my $size (@sizes) {
   Mortar::tenant($node, "with-$size", credits => 1);
-  super("INSERT INTO mortar.credit_ledger (tenant_id, entry_id, kind, from_account, to_account, amount_uc, epoch_id) "
-    . "SELECT 'with-$size', gen_random_uuid(), 'charge', 'available', 'consumed', 1 + i % 3, epoch_id "
-    . "FROM generate_series(2, $size) i, (SELECT epoch_id FROM mortar.epochs LIMIT 1) e");
+  super("INSERT INTO mortar.credit_ledger (tenant_id, entry_id, movement_id, kind, from_account, to_account, amount_uc, grant_id, "
+    . "effective_at, epoch_id) SELECT 'with-$size', id, id, 'charge', 'available', 'consumed', 1 + i % 3, grant_id, now(), epoch_id "
+    . "FROM (SELECT i, gen_random_uuid() AS id FROM generate_series(2, $size) i) e, (SELECT epoch_id FROM mortar.epochs LIMIT 1) p, "
+    . "(SELECT grant_id FROM mortar.credit_grants WHERE tenant_id = 'with-$size') g");
 }
 sub sums {
   return join ' ', map { super("SELECT count(*) || ':' || sum(CASE kind WHEN 'grant' THEN amount_uc ELSE -amount_uc END) "

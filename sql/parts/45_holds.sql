@@ -60,7 +60,7 @@ COMMENT ON FUNCTION mortar.unfreeze(text) IS
     'lets them move again, from the instant of commit on; false when it was not frozen; errors: 22004, 22023, MT403 when it is closed, MT404';
 
 CREATE VIEW mortar.open_holds WITH (security_invoker = true) AS
-    SELECT h.tenant_id, h.hold_id, round(h.amount_uc / 1000000.0, 6) AS held,
+    SELECT h.tenant_id, h.hold_id, h.amount_uc * 0.000001 AS held,
         h.created_at, h.expires_at, h.meta
     FROM mortar.credit_holds h
     WHERE h.expires_at > clock_timestamp() AND NOT EXISTS (
@@ -71,9 +71,9 @@ COMMENT ON VIEW mortar.open_holds IS
 
 -- Each tenant is asked, one after the other, so ask for those you want.
 CREATE VIEW mortar.balances WITH (security_invoker = true) AS
-    SELECT t.tenant_id, round(b.available_uc / 1000000.0, 6) AS available,
-        round(b.held_uc / 1000000.0, 6) AS held,
-        round(b.debt_uc / 1000000.0, 6) AS debt, b.next_expiry, b.state
+    SELECT t.tenant_id, b.available_uc * 0.000001 AS available,
+        b.held_uc * 0.000001 AS held,
+        b.debt_uc * 0.000001 AS debt, b.next_expiry, b.state
     FROM mortar.tenants t CROSS JOIN LATERAL mortar.balance(t.tenant_id) b;
 COMMENT ON VIEW mortar.balances IS
     'mortar.balance() of every tenant, in credits; it loads those that are not in memory';

@@ -174,7 +174,7 @@ BEGIN
             ON (l.tenant_id, l.movement_id) = (h.tenant_id, h.hold_id)
         WHERE h.amount_uc IS DISTINCT FROM l.amount
       UNION ALL
-        SELECT 'holds are resolved as a whole, and once', string_agg(DISTINCT l.tenant_id, ', ')
+        SELECT 'holds are resolved once, and whole', string_agg(DISTINCT l.tenant_id, ', ')
         FROM (SELECT tenant_id, reverses, sum(amount_uc) AS amount,
                     count(DISTINCT movement_id) AS times
                 FROM mortar.credit_ledger
@@ -184,7 +184,7 @@ BEGIN
             ON (h.tenant_id, h.hold_id) = (l.tenant_id, l.reverses)
         WHERE l.amount IS DISTINCT FROM h.amount_uc OR l.times <> 1
       UNION ALL
-        SELECT 'no movement is reversed beyond itself', string_agg(DISTINCT r.tenant_id, ', ')
+        SELECT 'reversals do not exceed the charge', string_agg(DISTINCT r.tenant_id, ', ')
         FROM (SELECT tenant_id, reverses, sum(amount_uc) AS amount
                 FROM mortar.credit_ledger
                 WHERE kind = 'reversal' AND (t IS NULL OR tenant_id = t)

@@ -1,7 +1,7 @@
-# 061_hold_storm.pl
+# 062_hold_storm.pl
 #   Many sessions do everything that moves credits at once, on tenants in each
-#   mode: with grants and holds that expire meanwhile, savepoints that are rolled
-#   back, and backends that are killed.  Whatever they did, it adds up.
+#   mode: with grants and holds that expire meanwhile, savepoints and transactions
+#   that are rolled back.  Whatever they did, it adds up.
 
 use strict;
 use warnings;
