@@ -16,7 +16,7 @@ INSERT INTO expected VALUES
     ('credits(numeric)', 'mortar_admin mortar_monitor mortar_tenant'),
     ('enter(text)', 'mortar_service'),
     ('flusher_row()', 'mortar_admin mortar_monitor'),
-    ('freeze(text)', 'mortar_admin'),
+    ('"freeze"(text)', 'mortar_admin'),
     ('gateway_hello(integer,text)', 'mortar_gateway'),
     ('grant_credits(text,bigint,text,integer,text,timestamp with time zone,timestamp with time zone)', 'mortar_admin'),
     ('hold(text,bigint,interval,text,jsonb)', 'mortar_admin'),

@@ -126,8 +126,8 @@ INSERT INTO triggers
     SELECT relname, 'refuse_change', 'BEFORE UPDATE DELETE TRUNCATE' FROM tables
         WHERE relname IN ('credit_grants', 'credit_ledger', 'credit_holds', 'prices', 'usage_journal', 'credit_burns')
     UNION ALL SELECT relname, 'note_write', 'BEFORE INSERT UPDATE DELETE ROW' FROM tables
-        WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'prices', 'usage_marks',
-            'burn_marks')
+        WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'credit_holds', 'prices',
+            'usage_marks', 'burn_marks')
     -- on other cached tables TRUNCATE is refused
     UNION ALL SELECT relname, 'note_truncate', 'BEFORE TRUNCATE' FROM tables
         WHERE relname IN ('limits', 'api_keys', 'usage_marks', 'burn_marks')

@@ -134,6 +134,33 @@ for my $level ('read committed', 'repeatable read') {
   is(state_of($tenant), '50|0|14|2', 'after a restart a capture is what it was');
 }
 
+# the first touch of a tenant is a hold, by many
+{
+  my $tenant = tenant('cold', 1000);
+  $node->restart;
+  is(admin("SELECT count(*) FROM mortar.slots WHERE tenant_id = '$tenant'"), '0', 'the tenant is not in memory');
+  my $race = Race::run($node, 8, "SELECT mortar.hold('$tenant', 1000, '1 hour', 'client :client_id')");
+  is_deeply([ $race->{finished}, $race->{errors} ], [ 1, { 'Not enough credits.' => 7 } ], 'of 8 sessions one holds all');
+  is(state_of($tenant), '0|1000|2|1', 'and nothing is left');
+}
+
+# what was used, or held, before a grant began does not burn it, whenever it is written
+{
+  my $tenant = tenant('early', 100);
+  admin("SELECT mortar.set_price('requests', 1, 1)");
+  my $lock = Session->new($node);
+  $lock->run('BEGIN; LOCK TABLE mortar.usage_journal IN EXCLUSIVE MODE');
+  admin("SELECT mortar.grant_credits('$tenant', 100, 'later', priority => 0, effective_at => clock_timestamp() + interval '1 second')");
+  admin("SELECT mortar.record_usage('$tenant', 'requests', 10), mortar.hold('$tenant', 20, '1 hour', 'h')");
+  $node->poll_query_until($Mortar::database, "SELECT clock_timestamp() > max(effective_at) FROM mortar.credit_grants WHERE tenant_id = '$tenant'");
+  my $hold = admin("SELECT hold_id FROM mortar.credit_holds WHERE tenant_id = '$tenant'");
+  admin("SELECT mortar.capture('$tenant', '$hold', 20, 'k')");
+  $lock->run('ROLLBACK');
+  $node->poll_query_until($Mortar::database, "SELECT unflushed_uc = 0 FROM mortar.balance('$tenant')");
+  is(admin("SELECT string_agg(priority || ': ' || remaining_uc, ', ' ORDER BY priority) FROM mortar.grants WHERE tenant_id = '$tenant'"),
+    '0: 100, 50: 70', 'a grant that began later than usage and a hold has paid neither');
+}
+
 # -- over HTTP ----------------------------------------------------------------
 
 Faults::install($node);
@@ -167,7 +194,7 @@ is($gateways[1]->request('GET', '/v1/acme/usage/me', key => $key)->{json}{availa
 my $answer = $gateways[1]->request('GET', $tables, key => $key);
 is($answer->{status}, 200, 'a call is served');
 is($answer->{headers}{'x-mortar-credits-remaining'}, '0.001500', 'and says what is left');
-is(admin("SELECT count(*) FROM mortar.credit_ledger WHERE tenant_id = 'acme' AND kind = 'release'"), '1', 'it has released the hold');
+is(admin("SELECT count(DISTINCT reverses) FROM mortar.credit_ledger WHERE tenant_id = 'acme' AND kind = 'release'"), '1', 'it has released the hold');
 
 # frozen at the instant of commit, everywhere
 sub both {
