@@ -7,6 +7,7 @@
 #   make start / stop     the same in the background;  make clean-run removes its data
 #   make test             every check, on a machine where nothing of ours is installed
 #   make unit fuzz lint   single parts of it;  make asan: all of it under sanitizers
+#   make simulate         credits under a virtual clock, SEED=1 STEPS=1000000
 #   make crash-matrix     what each kind of crash loses, as a table
 #   make dump-matrix      what each way of dumping and restoring brings back
 #   make bench            figures beside their peers, see bench/
@@ -136,8 +137,21 @@ define fuzz_rule
 endef
 $(foreach t,$(FUZZ_TESTS),$(eval $(call fuzz_rule,$(t))))
 
-.PHONY: unit fuzz lint asan build-unit build-fuzz
-build-unit: $(addprefix .build/,$(UNIT_TESTS))
+# ---- the simulator of credits: the same pure C, a model and a virtual clock ----
+SIMULATED    = $(wildcard regress/simulate/*.c) $(wildcard extension/core/purse*.c) \
+	extension/core/price.c extension/core/usage_ring.c
+SEED        ?= 1
+STEPS       ?= 1000000
+
+.build/simulate .build/simulate-checked: $(SIMULATED) \
+		$(wildcard regress/simulate/*.h extension/core/*.h)
+	@mkdir -p .build
+	$(CC) $(PURE_CFLAGS) -Iregress/simulate $(if $(filter %-checked,$@),$(SANITIZE),-O2) -o $@ $(filter %.c,$^)
+
+.PHONY: unit fuzz lint asan build-unit build-fuzz simulate
+simulate: .build/simulate
+	@./.build/simulate $(SEED) $(STEPS) $(TRACE)
+build-unit: $(addprefix .build/,$(UNIT_TESTS)) .build/simulate-checked
 unit: build-unit
 	@bash regress/unit.sh $(UNIT_TESTS)
 build-fuzz: $(addprefix .build/,$(FUZZ_TESTS))

@@ -65,7 +65,13 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 		if (!mtr_price_step(c->priced, qty[i], c->num_uc, c->per_units,
 							&cost[i]) ||
 			cost[i] > MTR_MAX_AMOUNT_UC)
+		{
+			if (t->purse.mode != MTR_PURSE_HARD)
+				return false;
 			cost[i] = PG_INT64_MAX / MTR_METERS;
+		}
+		else if (!mtr_price_fits(c->priced + qty[i], c->num_uc, c->per_units))
+			return false;
 		*total += cost[i];
 	}
 	return true;
@@ -206,20 +212,23 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
 	Charged result;
 
 	Assert(n > 0 && n <= MTR_METERS);
-	mtr_xact_reserve(n + MTR_PURSE_SOURCES);
+	mtr_xact_reserve(n + 3 * MTR_PURSE_SOURCES);
 	result = charge_in_bound(refs, qty, n, &b, s);
 	if (result == CHARGED_OUT_OF_RANGE)
-		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-						errmsg("usage quantity out of range"),
-						errdetail("A usage slot counts up to " INT64_FORMAT ".",
-								  MTR_MAX_QUANTITY)));
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("usage quantity out of range"),
+				 errdetail("A usage slot counts up to " INT64_FORMAT
+						   ", and what one price has ever charged a "
+						   "tenant is at most " INT64_FORMAT " micro-credits.",
+						   MTR_MAX_QUANTITY, PG_INT64_MAX)));
 	if (result != CHARGED)
 		return false;
 	for (int i = 0; i < n; i++)
 		if (qty[i] > 0)
 			mtr_xact_usage(&refs[i], qty[i], b.durable);
-	for (int i = 0; i < b.parts.n; i++)
-		mtr_xact_burn(refs[0].tenant, &b.parts.part[i], b.durable);
+	mtr_note_parts(refs[0].tenant, &b.parts,
+				   b.durable ? MTR_PAID_DURABLE : MTR_PAID_USAGE);
 	if (b.durable)
 		mtr_sync_write(refs, qty, b.cost, n, &b.parts, durability);
 	return true;

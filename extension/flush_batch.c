@@ -116,7 +116,7 @@ find_counter(const MtrTenant *t, const MtrUsageKey *key)
 static bool
 copy_slot(MtrTenant *t, const MtrUsage *u, Copy *c)
 {
-	bool priced = !mtr_uuid_is_nil(&u->key.price_id);
+	bool priced = u->num_uc > 0;
 
 	c->counter = -1;
 	SpinLockAcquire(&t->mutex);

@@ -8,9 +8,8 @@
  * of memory.
  *
  * The slot is pinned and its counters are held from before the rows are read; the
- * records of this transaction (xact.h) change the slot when it commits.  A price whose
- * counter is not in memory is in force no more, and nobody will bring it back: then tables
- * alone know how far it has come.
+ * records of this transaction (xact.h) change the slot when it commits.  Rows of a price
+ * whose counter finds no place now are left for another time.
  *
  * Locking: MtrShared.lock, shared, to pin; the tenant's mutex for its counters and
  * purse; neither while a statement runs.
@@ -18,14 +17,15 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "core/price.h"
+#include "counter.h"
 #include "flush_batch.h"
 #include "flush_sync.h"
 #include "gate.h"
 #include "slot.h"
-#include "slot_load.h"
 #include "spi.h"
 #include "xact.h"
 
@@ -33,7 +33,9 @@
 typedef struct Walk
 {
 	pg_uuid_t price_id;
-	int       counter; /* -1: it is not in memory */
+	int       counter; /* -1: it is free, and has none */
+	int64     num_uc;
+	int64     per_units;
 	int64     x;
 	int64     drained; /* by these rows */
 } Walk;
@@ -65,37 +67,41 @@ enum
 	TAKE_PRICE,
 	TAKE_MINUTE,
 	TAKE_AMOUNT,
-	TAKE_NUM,
-	TAKE_PER,
 	TAKE_ROWS
+};
+
+/* a row that nobody should have written may name no price that there is */
+static MtrStmt stmt_prices = {
+	.sql = "SELECT q.price_id, q.meter, coalesce(p.num_uc, 0),"
+		   "  coalesce(p.per_units, 1) "
+		   "FROM (SELECT price_id, min(meter) AS meter FROM mortar.usage_sync"
+		   "    WHERE tenant_id = $1 GROUP BY price_id) q "
+		   "LEFT JOIN mortar.prices p ON p.price_id = q.price_id",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.nargs = 1,
+	.argtypes = {TEXTOID},
 };
 
 static MtrStmt stmt_take = {
 	.sql =
 		"WITH gone AS ("
 		"  DELETE FROM mortar.usage_sync WHERE tenant_id = $1 AND sync_id IN ("
-		"    SELECT sync_id FROM mortar.usage_sync WHERE tenant_id = $1"
+		"    SELECT sync_id FROM mortar.usage_sync"
+		"    WHERE tenant_id = $1 AND price_id = ANY ($3)"
 		"    ORDER BY sync_id LIMIT $2) RETURNING *) "
-		"SELECT 0 AS is_part, g.meter AS name, g.key_id AS id, g.route,"
-		"  g.price_id, g.minute, sum(g.qty)::pg_catalog.int8 AS amount,"
-		"  max(p.num_uc), max(p.per_units), count(*) "
-		"FROM gone g LEFT JOIN mortar.prices p ON p.price_id = g.price_id "
-		"GROUP BY g.meter, g.key_id, g.route, g.price_id, g.minute "
+		"SELECT 0 AS is_part, meter AS name, key_id AS id, route, price_id,"
+		"  minute, sum(qty)::pg_catalog.int8, count(*) "
+		"FROM gone GROUP BY meter, key_id, route, price_id, minute "
 		"UNION ALL SELECT 1, p.account, p.grant_id, NULL, NULL, NULL,"
-		"  sum(p.amount)::pg_catalog.int8, NULL, NULL, 0 "
-		"FROM gone g, unnest(g.from_accounts, g.grant_ids,"
-		"  g.amounts_uc) AS p (account, grant_id, amount) "
-		"GROUP BY p.account, p.grant_id "
+		"  sum(p.amount)::pg_catalog.int8, 0 "
+		"FROM gone g, unnest(g.from_accounts, g.grant_ids, g.amounts_uc)"
+		"  AS p (account, grant_id, amount) GROUP BY p.account, p.grant_id "
 		"ORDER BY is_part, name, route, id, price_id, minute",
 	.role = MTR_ROLE_OWNER,
 	.by_index = true,
-	.nargs = 2,
-	.argtypes = {TEXTOID, INT8OID},
-};
-
-static MtrStmt stmt_find = {
-	.sql = "SELECT DISTINCT tenant_id FROM mortar.usage_sync",
-	.role = MTR_ROLE_OWNER,
+	.nargs = 3,
+	.argtypes = {TEXTOID, INT8OID, UUIDARRAYOID},
 };
 
 static Datum
@@ -106,24 +112,6 @@ value(const Taken *taken, uint64 row, int col, bool *isnull)
 }
 
 /* ---- what it costs ---- */
-
-/* holds the counter to the end of the transaction; the mutex is held */
-static int
-hold_counter(Taken *taken, const pg_uuid_t *price_id)
-{
-	MtrTenant *t = taken->t;
-
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		if (memcmp(&t->counter[i].price_id, price_id, UUID_LEN) != 0)
-			continue;
-		if ((taken->pin->claimed & (1u << i)) == 0)
-			t->counter[i].refs++;
-		taken->pin->claimed |= 1u << i;
-		return i;
-	}
-	return -1;
-}
 
 /* what the batch flushes out of memory; a tenant's slots stand together at its end */
 static int64
@@ -137,48 +125,94 @@ in_batch(const MtrFlushBatch *b, const MtrTenant *t, int counter)
 	return qty;
 }
 
-static Walk *
-walk_of(const MtrFlushBatch *b, Taken *taken, const char *meter,
-		const pg_uuid_t *price_id)
+static MtrMeter
+meter_named(const char *name)
+{
+	int m = 0;
+
+	while (m < MTR_METERS - 1 &&
+		   strcmp(name, mtr_meter_name((MtrMeter) m)) != 0)
+		m++;
+	return (MtrMeter) m;
+}
+
+/* holds the price's counter to the end of the transaction; false: there is no place */
+static bool
+hold_counter(const MtrFlushBatch *b, Taken *taken, MtrMeter meter, Walk *w)
 {
 	MtrTenant *t = taken->t;
-	Walk      *w;
+	MtrPrice   price = {.price_id = w->price_id,
+						.num_uc = w->num_uc,
+						.per_units = w->per_units};
 
-	for (int i = 0; i < taken->nwalks; i++)
-		if (memcmp(&taken->walk[i].price_id, price_id, UUID_LEN) == 0)
-			return &taken->walk[i];
-	w = &taken->walk[taken->nwalks++];
-	w->price_id = *price_id;
-	w->drained = 0;
+	if (!mtr_counter_bring(t, meter, &price))
+		return false;
 	SpinLockAcquire(&t->mutex);
-	w->counter = hold_counter(taken, price_id);
-	w->x = w->counter >= 0 ? t->counter[w->counter].flushed : 0;
+	w->counter = 0;
+	while (memcmp(&t->counter[w->counter].price_id, &w->price_id, UUID_LEN) !=
+		   0)
+		w->counter++;
+	w->x = t->counter[w->counter].flushed;
 	SpinLockRelease(&t->mutex);
-	if (w->counter >= 0)
-		w->x += in_batch(b, t, w->counter);
-	else
-		w->x = mtr_journal_priced(t->tenant_id, meter, price_id);
-	return w;
+	w->x += in_batch(b, t, w->counter);
+	return true;
+}
+
+/*
+ * The prices that a tenant's rows have, as far as they can be walked.  False: not all of
+ * them.  *ids is an array of them for stmt_take.
+ */
+static bool
+find_walks(const MtrFlushBatch *b, Taken *taken, Datum *ids)
+{
+	Datum  args[1];
+	Datum *id;
+	bool   all = true;
+	bool   isnull;
+	uint64 n;
+
+	args[0] = CStringGetTextDatum(taken->t->tenant_id);
+	mtr_exec(&stmt_prices, args, NULL, MTR_SNAP_WRITE, 0);
+	n = SPI_processed;
+	taken->table = SPI_tuptable;
+	taken->walk = palloc0(Max(n, 1) * sizeof(Walk));
+	id = palloc(Max(n, 1) * sizeof(Datum));
+	for (uint64 row = 0; row < n; row++)
+	{
+		Walk *w = &taken->walk[taken->nwalks];
+		char *meter = TextDatumGetCString(value(taken, row, 2, &isnull));
+
+		w->price_id = *DatumGetUUIDP(value(taken, row, 1, &isnull));
+		w->num_uc = DatumGetInt64(value(taken, row, 3, &isnull));
+		w->per_units = DatumGetInt64(value(taken, row, 4, &isnull));
+		w->counter = -1;
+		if (w->num_uc > 0 && !hold_counter(b, taken, meter_named(meter), w))
+		{
+			all = false;
+			continue;
+		}
+		id[taken->nwalks++] = UUIDPGetDatum(&w->price_id);
+	}
+	SPI_freetuptable(taken->table);
+	*ids = PointerGetDatum(construct_array(id, taken->nwalks, UUIDOID, UUID_LEN,
+										   false, TYPALIGN_CHAR));
+	return all;
 }
 
 static int64
-cost_of(const MtrFlushBatch *b, Taken *taken, uint64 row, int64 qty)
+cost_of(Taken *taken, uint64 row, int64 qty)
 {
 	bool             isnull;
-	int64            num = DatumGetInt64(value(taken, row, TAKE_NUM, &isnull));
-	int64            per;
-	const pg_uuid_t *price_id;
-	Walk            *w;
-	int64            cost;
+	const pg_uuid_t *price_id =
+		DatumGetUUIDP(value(taken, row, TAKE_PRICE, &isnull));
+	Walk *w = taken->walk;
+	int64 cost;
 
-	if (isnull)
+	while (memcmp(&w->price_id, price_id, UUID_LEN) != 0)
+		w++;
+	if (w->counter < 0)
 		return 0;
-	per = DatumGetInt64(value(taken, row, TAKE_PER, &isnull));
-	price_id = DatumGetUUIDP(value(taken, row, TAKE_PRICE, &isnull));
-	w = walk_of(b, taken,
-				TextDatumGetCString(value(taken, row, TAKE_NAME, &isnull)),
-				price_id);
-	if (!mtr_price_step(w->x, qty, num, per, &cost))
+	if (!mtr_price_step(w->x, qty, w->num_uc, w->per_units, &cost))
 		elog(ERROR, "cost of tenant \"%s\" is out of range",
 			 taken->t->tenant_id);
 	w->x += qty;
@@ -195,12 +229,12 @@ put_burn(const Taken *taken, Datum account, Datum grant_id, int64 amount)
 
 /* returns the number of rows of the queue that are summed up in it */
 static int64
-take_usage(const MtrFlushBatch *b, Taken *taken, uint64 row)
+take_usage(Taken *taken, uint64 row)
 {
 	bool  isnull;
 	Datum keys[MTR_DRAIN_KEYS];
 	Datum qty = value(taken, row, TAKE_AMOUNT, &isnull);
-	int64 cost = cost_of(b, taken, row, DatumGetInt64(qty));
+	int64 cost = cost_of(taken, row, DatumGetInt64(qty));
 
 	/* name to minute are columns that follow each other here and there */
 	for (int i = 0; i < MTR_DRAIN_KEYS; i++)
@@ -328,22 +362,22 @@ pin(const MtrFlushBatch *b, MtrTenant *t, int64 *queued)
 }
 
 static void
-take(const char *tenant, int limit, Taken *taken)
+take(Taken *taken, int limit, Datum prices)
 {
-	Datum args[2];
+	Datum args[3];
 
-	args[0] = CStringGetTextDatum(tenant);
+	args[0] = CStringGetTextDatum(taken->t->tenant_id);
 	args[1] = Int64GetDatum(limit);
+	args[2] = prices;
 	mtr_exec(&stmt_take, args, NULL, MTR_SNAP_WRITE, 0);
 	taken->table = SPI_tuptable;
 	taken->n = SPI_processed;
-	taken->walk = palloc(Max(taken->n, 1) * sizeof(Walk));
 	mtr_new_id(&taken->movement_id);
 }
 
 /* returns the number of rows of the queue */
 static int64
-add(const MtrFlushBatch *b, Taken *taken)
+add(Taken *taken)
 {
 	int64 rows = 0;
 
@@ -352,7 +386,7 @@ add(const MtrFlushBatch *b, Taken *taken)
 		bool isnull;
 
 		if (DatumGetInt32(value(taken, row, TAKE_IS_PART, &isnull)) == 0)
-			rows += take_usage(b, taken, row);
+			rows += take_usage(taken, row);
 		else
 			take_part(taken, row);
 	}
@@ -362,14 +396,25 @@ add(const MtrFlushBatch *b, Taken *taken)
 	return rows;
 }
 
+/* some rows have to wait, but not because the batch is full */
+static void
+look_again(MtrTenant *t)
+{
+	SpinLockAcquire(&t->mutex);
+	(void) mtr_tenant_mark_dirty(t);
+	SpinLockRelease(&t->mutex);
+}
+
 bool
 mtr_drain_add(MtrFlushBatch *b, int32 tenant)
 {
 	MtrTenant *t = &MtrTenants[tenant];
 	Taken      taken = {.t = t};
+	Datum      prices;
 	int64      queued;
 	int64      rows;
 	int        limit;
+	bool       all;
 
 	if (b->drain != NULL && b->drain->taken >= MTR_FLUSH_ROWS)
 		return false;
@@ -380,86 +425,17 @@ mtr_drain_add(MtrFlushBatch *b, int32 tenant)
 	taken.drain = b->drain;
 	taken.pin = mtr_xact_pinned(t);
 	limit = MTR_FLUSH_ROWS - b->drain->taken;
-	take(t->tenant_id, limit, &taken);
-	rows = add(b, &taken);
+	all = find_walks(b, &taken, &prices);
+	take(&taken, limit, prices);
+	rows = add(&taken);
 	b->drain->taken += (int) rows;
 	/*
-	 * Whatever was counted had been committed before the statement began.	Rows that
-	 * it did not find somebody else has removed.
+	 * Whatever was counted had been committed before the statements began.	 Rows that
+	 * they did not find somebody else has removed.
 	 */
-	note(&taken, rows < limit ? Max(rows, queued) : rows);
+	all &= rows < limit;
+	note(&taken, all ? Max(rows, queued) : rows);
+	if (!all && rows < limit)
+		look_again(t);
 	return rows < limit;
-}
-
-typedef enum Present
-{
-	PRESENT_NO,
-	PRESENT_KNOWS, /* of its rows, or of all that there were a moment ago */
-	PRESENT_STALE  /* and cannot go yet */
-} Present;
-
-/* a stale slot goes if it can: nobody need ever ask for the tenant again */
-static Present
-look_at(const char *tenant)
-{
-	MtrDb     *db = mtr_db();
-	MtrTenant *t;
-	Present    result = PRESENT_NO;
-
-	LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
-	t = mtr_tenant_lookup(db - MtrShared->db, tenant);
-	if (t != NULL)
-	{
-		bool knows;
-
-		SpinLockAcquire(&t->mutex);
-		knows = t->queued > 0 ||
-				t->generation == pg_atomic_read_u64(&db->generation);
-		SpinLockRelease(&t->mutex);
-		if (knows)
-			result = PRESENT_KNOWS;
-		else if (!mtr_tenant_clear_locked(t))
-			result = PRESENT_STALE;
-	}
-	LWLockRelease(MtrShared->lock);
-	return result;
-}
-
-/* false: not now */
-static bool
-load(const char *tenant)
-{
-	MtrTenant *t;
-	MtrPin     result;
-
-	switch (look_at(tenant))
-	{
-		case PRESENT_KNOWS:
-			return true;
-		case PRESENT_STALE:
-			return false;
-		case PRESENT_NO:
-			break;
-	}
-	result = mtr_tenant_try_pin(tenant, &t);
-	if (result == MTR_PIN_OK)
-		mtr_xact_unpin_unused(t);
-	return result == MTR_PIN_OK || result == MTR_PIN_NO_TENANT;
-}
-
-bool
-mtr_drain_find(void)
-{
-	bool   all = true;
-	uint64 n;
-	char **tenants;
-
-	mtr_exec(&stmt_find, NULL, NULL, MTR_SNAP_LATEST, 0);
-	n = SPI_processed;
-	tenants = palloc((n + 1) * sizeof(char *));
-	for (uint64 row = 0; row < n; row++)
-		tenants[row] = mtr_cell(row, 1);
-	for (uint64 i = 0; i < n; i++)
-		all &= load(tenants[i]);
-	return all;
 }

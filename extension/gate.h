@@ -19,7 +19,7 @@ typedef struct MtrUsageRef
 {
 	MtrTenant *tenant;
 	MtrUsage  *usage;
-	int16      counter; /* index into tenant->counter, -1: unpriced */
+	int16      counter; /* index into tenant->counter, -1: free */
 } MtrUsageRef;
 
 typedef struct MtrShortfall
@@ -33,21 +33,29 @@ typedef struct MtrParts
 {
 	int             n;
 	struct mtr_part part[MTR_PURSE_SOURCES];
+
+	/* of each part: what this transaction itself gets back at commit has paid */
+	int64 own[MTR_PURSE_SOURCES];
 } MtrParts;
 
 /*
  * Spendable credits of a pinned tenant as this transaction sees them: the
- * slot's, plus what the transaction granted itself and has not spent.
+ * slot's, plus what the transaction granted itself, or gets back, and has not
+ * spent.
  */
 extern int64 mtr_available(MtrTenant *t);
 
 /*
- * Step 4 of a request: true when the tenant may start a call that moves the
- * given meters (bit mask of 1 << MtrMeter).  False exactly when nothing above
- * the floor is left and one of the meters has a price above 0; then *s is
+ * Step 4 of a request: true when the tenant may start a call of the route that
+ * moves the given meters (bit mask of 1 << MtrMeter).  False exactly when nothing above
+ * the floor is left and one of the meters has a price above 0 there; then *s is
  * filled (required_uc 1).
  */
-extern bool mtr_gate_admit(MtrTenant *t, uint32 meters, MtrShortfall *s);
+extern bool
+mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s);
+
+/* has one of these meters (bit mask) a price above 0? */
+extern bool mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters);
 
 /*
  * Claims the usage slot of (tenant, meter, key, route) under the price in
@@ -69,7 +77,8 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
  * cancellably, before it takes anything.  Raises 53400 after that.	Otherwise writes a
  * row for each quantity, see sync.h.
  *
- * Raises 22003 beyond MTR_MAX_QUANTITY.
+ * Raises 22003 beyond MTR_MAX_QUANTITY, or when all that the price ever charged the
+ * tenant would pass int64.
  */
 extern bool mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
 							 MtrDurability durability, MtrShortfall *s);
@@ -116,15 +125,20 @@ extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 extern void
 mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part);
 
+/* ---- refund.c ---- */
+
 /*
  * At commit, amount goes to a cell: of a grant as above, MTR_PURSE_DEBT or
- * MTR_PURSE_ISSUED.  Raises 22003 when the balance could pass the limit.
+ * MTR_PURSE_ISSUED; -1: to a grant that has ended, so it is gone.	The transaction
+ * itself may spend it at once.	 Raises 22003 when the balance could pass the limit.
  */
 extern void mtr_refund(MtrTenant *t, int cell, int64 amount);
 
-/* adds to what is held, at once; takes from it, at commit */
-extern void mtr_hold(MtrTenant *t, int64 amount);
-extern void mtr_unhold(MtrTenant *t, int64 amount);
+/* adds to what is held, at once; raises 22003 when that could pass the limit */
+extern void mtr_hold_begin(MtrTenant *t, int64 amount, TimestampTz expires_at);
+
+/* takes from it, at commit */
+extern void mtr_hold_end(MtrTenant *t, int64 amount);
 
 /* ---- between gate.c and charge.c ---- */
 
@@ -136,6 +150,39 @@ typedef enum MtrTaken
 } MtrTaken;
 
 typedef struct MtrPinned MtrPinned;
+
+/*
+ * What this transaction gets back at commit and may spend already.	 The mutex is
+ * held, for the next one too.
+ */
+extern int64 mtr_own_refunds(const MtrTenant *t, const MtrPinned *pin);
+
+/*
+ * Takes from that, in burn order, as much of amount as grants get back; says so in
+ * *parts, and returns what it took.
+ */
+extern int64 mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin,
+								  int64 amount, MtrParts *parts);
+
+/* what was taken pays for */
+typedef enum MtrPaid
+{
+	MTR_PAID_ENTRY,  /* entries that this transaction posts */
+	MTR_PAID_USAGE,  /* buffered usage, which the flusher books */
+	MTR_PAID_DURABLE /* usage with a row of its own, see sync.h */
+} MtrPaid;
+
+/*
+ * Notes what was taken.  The caller has reserved records: two for each part, for usage
+ * three.
+ */
+extern void mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPaid what);
+
+/* the cell keeps its grant to the end of the transaction; the mutex is held */
+extern void mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell);
+
+/* raises the 22003 of a balance that would pass the limit */
+extern void mtr_raise_out_of_range(void) pg_attribute_noreturn();
 
 /* the mutex is held */
 extern MtrTaken mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now,

@@ -62,6 +62,9 @@ typedef struct MtrRoute
 /* "GET /db/rows/{t}" for a route number, "" for 0, "?" for an unknown one */
 extern const char *mtr_route_template(int16 id);
 
+/* the route of that template, NULL: there is none */
+extern const MtrRoute *mtr_route_named(const char *template);
+
 /*
  * Finds the route.  Path arguments are decoded into req.  Returns 0 or the
  * HTTP status 400, 404 or 405; for 405 and OPTIONS *allow is set.

@@ -99,13 +99,6 @@ end_db(void)
 
 	if (purge_db != NULL)
 		db = purge_db;
-	if (db != NULL)
-	{
-		SpinLockAcquire(&db->mutex);
-		db->prices_loaded = false;
-		pg_atomic_fetch_add_u64(&db->price_generation, 1);
-		SpinLockRelease(&db->mutex);
-	}
 	if (foreign_db != NULL)
 	{
 		pg_atomic_fetch_add_u64(&foreign_db->generation, 1);
@@ -121,6 +114,8 @@ end_db(void)
 		pg_atomic_write_u32(&purge_db->dirty, 1);
 		mtr_wake_launcher();
 	}
+	/* last, see price_book.c */
+	pg_atomic_fetch_add_u64(&db->price_generation, 1);
 }
 
 static void

@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "counter.h"
 #include "http.h"
 #include "price.h"
 #include "slot.h"
@@ -69,7 +70,8 @@ read_mark(const char *tenant, const MtrUsageKey *key, int64 *durable)
 
 /* MtrShared.lock is held exclusively; NULL: no room */
 static MtrUsage *
-insert_locked(MtrTenant *t, const MtrUsageKey *key, int64 mark, int64 durable)
+insert_locked(MtrTenant *t, const MtrUsageKey *key, const MtrPrice *price,
+			  int64 mark, int64 durable)
 {
 	bool      found;
 	MtrUsage *u;
@@ -84,6 +86,9 @@ insert_locked(MtrTenant *t, const MtrUsageKey *key, int64 mark, int64 durable)
 	memset(&u->ring, 0, sizeof(u->ring));
 	u->done = u->flushed = mark;
 	u->taken = mark + durable;
+	u->num_uc = price->num_uc;
+	u->per_units = price->per_units;
+	u->counter = 0;
 	pg_write_barrier(); /* the key, for readers under another mutex */
 	u->live = true;
 	u->next = t->usage;
@@ -94,7 +99,7 @@ insert_locked(MtrTenant *t, const MtrUsageKey *key, int64 mark, int64 durable)
 }
 
 static MtrUsage *
-find_or_make(MtrTenant *t, const MtrUsageKey *key)
+find_or_make(MtrTenant *t, const MtrUsageKey *key, const MtrPrice *price)
 {
 	MtrUsage *u;
 
@@ -112,7 +117,7 @@ find_or_make(MtrTenant *t, const MtrUsageKey *key)
 		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
 		again = pg_atomic_read_u64(&MtrShared->evictions) != before;
 		if (!again)
-			u = insert_locked(t, key, mark, durable);
+			u = insert_locked(t, key, price, mark, durable);
 		LWLockRelease(MtrShared->lock);
 		if (!again)
 			break;
@@ -166,119 +171,92 @@ mtr_usage_evict_some(void)
 	return freed > 0;
 }
 
-/*
- * The counter of a price, made or recycled if need be; the mutex is held.	A
- * counter may be recycled when its price is no longer in force, nothing of it
- * is unflushed and nobody holds it.  A price that came into force after the
- * tenant was loaded has charged nothing yet, so a new counter starts at 0.
- */
-static int
-counter_locked(MtrTenant *t, const MtrPrice *prices, MtrMeter meter)
+typedef enum Claim
 {
-	const MtrPrice *p = &prices[meter];
-	int             spare = -1;
+	CLAIM_OK,
+	CLAIM_NEARLY_FULL, /* claimed, but there may be no room for a minute */
+	CLAIM_NO_USAGE,    /* the usage slot is not where it was */
+	CLAIM_NO_COUNTER   /* nor is the price's counter in memory */
+} Claim;
 
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		MtrCounter *c = &t->counter[i];
-		bool        in_force = false;
-
-		if (memcmp(&c->price_id, &p->price_id, UUID_LEN) == 0)
-			return i;
-		for (int m = 0; m < MTR_METERS; m++)
-			if (!mtr_uuid_is_nil(&c->price_id) &&
-				memcmp(&c->price_id, &prices[m].price_id, UUID_LEN) == 0)
-				in_force = true;
-		if (!in_force && c->refs == 0 && c->priced - c->queued == c->flushed)
-			spare = i;
-	}
-	if (spare >= 0)
-	{
-		MtrCounter *c = &t->counter[spare];
-
-		memset(c, 0, sizeof(*c));
-		c->price_id = p->price_id;
-		c->meter = meter;
-		c->num_uc = p->num_uc;
-		c->per_units = p->per_units;
-	}
-	return spare;
-}
-
-/* proves the slot, finds its counter and takes a reference */
-static bool
-claim_locked(MtrUsageRef *ref, const MtrUsageKey *key, const MtrPrice *prices,
-			 MtrPinned *pin, bool *nearly_full)
+/* proves the slot, finds its counter and takes a reference; mutex held */
+static Claim
+claim_locked(MtrUsageRef *ref, const MtrUsageKey *key, MtrPinned *pin)
 {
-	MtrTenant *t = ref->tenant;
+	MtrUsage *u = ref->usage;
 
-	if (!ref->usage->live)
-		return false;
+	if (!u->live)
+		return CLAIM_NO_USAGE;
 	pg_read_barrier();
-	if (memcmp(&ref->usage->key, key, sizeof(*key)) != 0)
-		return false;
-	*nearly_full = mtr_ring_nearly_full(&ref->usage->ring, ref->usage->flushed);
+	if (memcmp(&u->key, key, sizeof(*key)) != 0)
+		return CLAIM_NO_USAGE;
 	ref->counter = -1;
-	if (mtr_uuid_is_nil(&key->price_id))
-		return true;
-	ref->counter = counter_locked(t, prices, (MtrMeter) key->meter);
-	if (ref->counter < 0)
-		*nearly_full = true;
-	else if ((pin->claimed & (1u << ref->counter)) == 0)
+	if (u->num_uc > 0)
 	{
-		t->counter[ref->counter].refs++;
-		pin->claimed |= 1u << ref->counter;
+		ref->counter = (int16) mtr_counter_claim_locked(pin, u);
+		if (ref->counter < 0)
+			return CLAIM_NO_COUNTER;
 	}
-	return true;
+	pin->claimed |= MTR_CLAIMED_USAGE;
+	return mtr_ring_nearly_full(&u->ring, u->flushed) ? CLAIM_NEARLY_FULL
+													  : CLAIM_OK;
 }
 
-/* one try; *full when there was no room, or no room for another minute */
+/* false when there was no room, or no room for another minute */
 static bool
-try_claim(const MtrUsageKey *key, const MtrPrice *prices, MtrUsageRef *ref)
+try_claim(const MtrUsageKey *key, const MtrPrice *price, MtrUsageRef *ref)
 {
 	MtrTenant *t = ref->tenant;
 	uint32     hash = hash_bytes((const unsigned char *) key, sizeof(*key));
 	MtrUsage **place = &remembered[hash % REMEMBERED];
-	bool       full = false;
-	bool       found = false;
 
-	ref->usage = *place;
-	for (int round = 0; round < 2 && !found; round++)
+	for (;;)
 	{
 		MtrPinned *pin;
+		Claim      claim = CLAIM_NO_USAGE;
 
-		if (round == 1)
-			ref->usage = *place = find_or_make(t, key);
-		if (ref->usage == NULL)
-			continue;
+		ref->usage = *place;
 		pin = mtr_xact_pinned(t);
-		SpinLockAcquire(&t->mutex);
-		found = claim_locked(ref, key, prices, pin, &full);
-		SpinLockRelease(&t->mutex);
+		if (ref->usage != NULL)
+		{
+			SpinLockAcquire(&t->mutex);
+			claim = claim_locked(ref, key, pin);
+			SpinLockRelease(&t->mutex);
+		}
+		if (claim == CLAIM_OK || claim == CLAIM_NEARLY_FULL)
+			return claim == CLAIM_OK;
+		if (claim == CLAIM_NO_USAGE)
+			*place = find_or_make(t, key, price);
+		if (*place == NULL)
+			return false;
+		if (claim == CLAIM_NO_COUNTER &&
+			!mtr_counter_bring(t, (MtrMeter) key->meter, price))
+			return false;
+		CHECK_FOR_INTERRUPTS();
 	}
-	return found && !full;
 }
 
 bool
 mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 				const pg_uuid_t *key_id, bool priced, MtrUsageRef *ref)
 {
-	const MtrPrice *prices = mtr_prices();
-	MtrUsageKey     key;
+	MtrPrice    price = {0};
+	MtrUsageKey key;
 
+	if (priced)
+		price = mtr_prices(t, route)[meter];
 	memset(&key, 0, sizeof(key));
 	key.tenant = t->index;
 	key.meter = meter;
 	key.route = route;
 	if (key_id != NULL)
 		key.key_id = *key_id;
-	if (priced)
-		key.price_id = prices[meter].price_id;
+	key.price_id = price.price_id;
 
 	ref->tenant = t;
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
 	{
-		if (try_claim(&key, prices, ref))
+		if (try_claim(&key, &price, ref))
 			return true;
 		mtr_wake_flushers();
 		mtr_slot_nap(MTR_SLOT_POLL_MS);

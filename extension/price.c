@@ -1,175 +1,169 @@
 /*
  * price.c
- *		The price book: which price is in force, and how it is changed.
+ *		mortar.set_price: adding a version to the price book.
  *
- * Shared memory holds the prices in force of every database, each backend a
- * copy.  A commit that set a price bumps the generation, and the next call
- * reads the table again.  What a reader found is published only if the
- * generation is the one it saw before it took its snapshot.
+ * Rows of mortar.prices are never changed.  A price that holds from now on gets a
+ * valid_from later than that of any version of its scope that is in force, also
+ * when the clock was set back; one for later comes into force by itself; one
+ * for earlier counts as of now, unless a later version is in force.  Nothing
+ * that was counted is priced again: usage remembers the price it was counted
+ * under.
+ *
+ * Locking: none.  Two who set a price of one scope at once get two rows, of
+ * which the one with the later valid_from holds.
  */
 #include "mortar.h"
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "price.h"
-#include "spi.h"
+#include "http.h"
 #include "inval.h"
+#include "price.h"
+#include "slot.h"
+#include "spi.h"
+#include "xact.h"
 
 PG_FUNCTION_INFO_V1(mtr_set_price);
 
-static MtrPrice copy[MTR_METERS];
-static uint64   copy_generation = 0; /* 0: nothing copied yet */
-static MtrDb   *copy_db = NULL;      /* of this database */
-
-static MtrStmt stmt_prices = {
-	.sql = "SELECT DISTINCT ON (meter) meter, price_id, num_uc, per_units "
-		   "FROM mortar.prices ORDER BY meter, valid_from DESC, price_id DESC",
-	.role = MTR_ROLE_OWNER,
+enum
+{
+	ARG_METER,
+	ARG_NUM,
+	ARG_PER,
+	ARG_ROUTE,
+	ARG_TENANT,
+	ARG_VALID_FROM
 };
 
+/* $7: valid_from, null: from now on; $8: now */
 static MtrStmt stmt_insert = {
-	/* later than any other, also when the clock went back */
-	.sql = "INSERT INTO mortar.prices "
-		   "  (price_id, meter, num_uc, per_units, valid_from) "
-		   "SELECT $1, $2, $3, $4, greatest(clock_timestamp(), "
-		   "  max(valid_from) + '1 us'::pg_catalog.interval) "
-		   "FROM mortar.prices WHERE meter = $2",
+	.sql = "INSERT INTO mortar.prices (price_id, meter, route, tenant_id, "
+		   "  num_uc, per_units, valid_from, set_at) "
+		   "SELECT $1, $2, $3, $4, $5, $6, coalesce($7, t), "
+		   "  CASE WHEN $7 IS NULL THEN t ELSE $8 END "
+		   "FROM (SELECT greatest($8, "
+		   "    max(valid_from) + '1 us'::pg_catalog.interval) AS t "
+		   "  FROM mortar.prices WHERE meter = $2 "
+		   "    AND coalesce(tenant_id, '') = coalesce($4, '') "
+		   "    AND coalesce(route, '') = coalesce($3, '') "
+		   "    AND valid_from <= greatest(set_at, $8)) now",
 	.role = MTR_ROLE_OWNER,
-	.nargs = 4,
-	.argtypes = {UUIDOID, TEXTOID, INT8OID, INT8OID},
+	.by_index = true,
+	.nargs = 8,
+	.argtypes = {UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID,
+				 TIMESTAMPTZOID, TIMESTAMPTZOID},
 };
 
 static void
-read_row(uint64 row)
+check_amounts(FunctionCallInfo fcinfo)
 {
-	HeapTuple tuple = SPI_tuptable->vals[row];
-	TupleDesc desc = SPI_tuptable->tupdesc;
-	char     *meter = mtr_cell(row, 1);
-	bool      isnull;
+	int64 num;
 
-	for (int m = 0; m < MTR_METERS; m++)
-	{
-		if (strcmp(meter, mtr_meter_name(m)) != 0)
-			continue;
-		copy[m].price_id =
-			*DatumGetUUIDP(SPI_getbinval(tuple, desc, 2, &isnull));
-		copy[m].num_uc = DatumGetInt64(SPI_getbinval(tuple, desc, 3, &isnull));
-		copy[m].per_units =
-			DatumGetInt64(SPI_getbinval(tuple, desc, 4, &isnull));
-	}
+	if (PG_ARGISNULL(ARG_NUM) || PG_ARGISNULL(ARG_PER))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("num_uc and per_units must not be null")));
+	num = PG_GETARG_INT64(ARG_NUM);
+	if (num < 0 || num > MTR_MAX_AMOUNT_UC || PG_GETARG_INT64(ARG_PER) <= 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("num_uc must be 0 or more, per_units 1 or more"),
+						errdetail("The largest num_uc is " INT64_FORMAT ".",
+								  MTR_MAX_AMOUNT_UC)));
 }
 
 static void
-read_table(void)
+check_route(FunctionCallInfo fcinfo)
 {
-	memset(copy, 0, sizeof(copy));
-	SPI_connect();
-	mtr_exec(&stmt_prices, NULL, NULL, MTR_SNAP_OTHERS, 0);
-	for (uint64 i = 0; i < SPI_processed; i++)
-		read_row(i);
-	SPI_finish();
+	char *template;
+	const MtrRoute *route;
+
+	if (PG_ARGISNULL(ARG_ROUTE))
+		return;
+	template = text_to_cstring(PG_GETARG_TEXT_PP(ARG_ROUTE));
+	route = mtr_route_named(template);
+	if (route == NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("there is no route \"%s\"", template),
+						errhint("A route is a method and a path of the view "
+								"mortar.routes, as \"%s\".",
+								mtr_route_template(1))));
+	if (!route->gated)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("calls of the route \"%s\" are free", template),
+						errhint("Prices hold for routes that are gated, see "
+								"the view mortar.routes.")));
 }
 
-/* one try to bring the copy up to date; true when it is */
+/* raises MT404 */
+static void
+check_tenant(FunctionCallInfo fcinfo)
+{
+	char tenant[MTR_TENANT_LEN];
+
+	if (PG_ARGISNULL(ARG_TENANT))
+		return;
+	mtr_tenant_arg(fcinfo, ARG_TENANT, tenant);
+	mtr_xact_unpin_unused(mtr_tenant_pin(tenant));
+}
+
+/* true when the price holds from another time on than now */
 static bool
-refresh(MtrDb *db)
+has_time(FunctionCallInfo fcinfo)
 {
-	uint64 before = pg_atomic_read_u64(&db->price_generation);
-	bool   loaded;
+	TimestampTz t;
 
-	copy_generation = 0;
-	SpinLockAcquire(&db->mutex);
-	loaded = db->prices_loaded;
-	before = pg_atomic_read_u64(&db->price_generation);
-	if (loaded)
-		memcpy(copy, db->price, sizeof(copy));
-	SpinLockRelease(&db->mutex);
-
-	if (!loaded)
-	{
-		read_table();
-		SpinLockAcquire(&db->mutex);
-		if (pg_atomic_read_u64(&db->price_generation) == before)
-		{
-			memcpy(db->price, copy, sizeof(copy));
-			db->prices_loaded = true;
-			loaded = true;
-		}
-		SpinLockRelease(&db->mutex);
-	}
-	if (loaded)
-	{
-		copy_generation = before;
-		copy_db = db;
-	}
-	return loaded;
-}
-
-const MtrPrice *
-mtr_prices(void)
-{
-	MtrDb *db = mtr_db();
-
-	while (copy_db != db ||
-		   copy_generation != pg_atomic_read_u64(&db->price_generation))
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (refresh(db))
-			break;
-	}
-	return copy;
+	if (PG_ARGISNULL(ARG_VALID_FROM))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("valid_from must not be null")));
+	t = PG_GETARG_TIMESTAMPTZ(ARG_VALID_FROM);
+	if (TIMESTAMP_NOT_FINITE(t))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("valid_from must not be infinite")));
+	return t != GetCurrentTransactionStartTimestamp();
 }
 
 /*
  * mortar.set_price(meter text, num_uc int8, per_units int8, route text,
  *					tenant text, valid_from timestamptz) returns uuid
  *
- * num_uc >= 0 micro-credits per per_units >= 1 units.	Takes effect for calls
- * that start after the commit.  Raises 22023 for values out of range, 0A000
- * for prices by route or tenant and for valid_from.
+ * 0 to 2^61 - 1 micro-credits per per_units >= 1 units.  Takes effect for calls
+ * that start after the commit, and from valid_from on.  Raises 22004 for null
+ * where a value is needed, 22023 for values out of range, routes that do not
+ * exist or are free, and an infinite valid_from, MT404.
  */
 Datum
 mtr_set_price(PG_FUNCTION_ARGS)
 {
 	MtrMeter  meter;
-	int64     num;
-	int64     per;
 	pg_uuid_t id;
-	Datum     args[4];
+	Datum     args[8];
+	char      nulls[8];
 
 	mtr_require_preload();
 	mtr_check_admin("set_price");
 	mtr_refuse_recovery();
-	meter = mtr_meter_arg(fcinfo, 0);
-	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("num_uc and per_units must not be null")));
-	num = PG_GETARG_INT64(1);
-	per = PG_GETARG_INT64(2);
-	if (num < 0 || num > MTR_MAX_AMOUNT_UC || per <= 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("num_uc must be 0 or more, per_units 1 or more"),
-						errdetail("The largest num_uc is " INT64_FORMAT ".",
-								  MTR_MAX_AMOUNT_UC)));
-	if (!PG_ARGISNULL(3))
-		MTR_NOT_YET("a price for one route");
-	if (!PG_ARGISNULL(4))
-		MTR_NOT_YET("a price for one tenant");
-	if (!PG_ARGISNULL(5) &&
-		PG_GETARG_TIMESTAMPTZ(5) != GetCurrentTransactionStartTimestamp())
-		MTR_NOT_YET("a price valid from another time than now");
+	meter = mtr_meter_arg(fcinfo, ARG_METER);
+	check_amounts(fcinfo);
+	check_route(fcinfo);
+	memset(nulls, ' ', sizeof(nulls));
+	nulls[2] = PG_ARGISNULL(ARG_ROUTE) ? 'n' : ' ';
+	nulls[3] = PG_ARGISNULL(ARG_TENANT) ? 'n' : ' ';
+	nulls[6] = has_time(fcinfo) ? ' ' : 'n';
+	check_tenant(fcinfo);
 
 	mtr_new_id(&id);
 	args[0] = UUIDPGetDatum(&id);
 	args[1] = CStringGetTextDatum(mtr_meter_name(meter));
-	args[2] = Int64GetDatum(num);
-	args[3] = Int64GetDatum(per);
+	args[2] = PG_GETARG_DATUM(ARG_ROUTE);
+	args[3] = PG_GETARG_DATUM(ARG_TENANT);
+	args[4] = PG_GETARG_DATUM(ARG_NUM);
+	args[5] = PG_GETARG_DATUM(ARG_PER);
+	args[6] = PG_GETARG_DATUM(ARG_VALID_FROM);
+	args[7] = TimestampTzGetDatum(mtr_price_now(mtr_db()));
 	SPI_connect();
-	mtr_exec(&stmt_insert, args, NULL, MTR_SNAP_WRITE, 0);
+	mtr_exec(&stmt_insert, args, nulls, MTR_SNAP_WRITE, 0);
 	SPI_finish();
 	mtr_inval_price_changed(mtr_db());
 	PG_RETURN_DATUM(mtr_uuid_datum(&id));

@@ -31,9 +31,10 @@
 /* what is there before tables are read; the mutex is not held */
 typedef struct Before
 {
-	uint32    version;
-	int       n;
-	pg_uuid_t ids[MTR_PURSE_CELLS];
+	uint32      version;
+	TimestampTz now; /* the purse's: what is read must not be from before */
+	int         n;
+	pg_uuid_t   ids[MTR_PURSE_CELLS];
 } Before;
 
 bool
@@ -75,7 +76,6 @@ mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s)
 	for (int i = 0; i < s->ngrants; i++)
 		(void) place(p, now, &s->grants[i]);
 	mtr_purse_settle(p, now, -s->unpaid_uc);
-	p->reload_wanted = false;
 	return !mtr_purse_is_clean(p);
 }
 
@@ -89,6 +89,7 @@ look_before(MtrTenant *t, Before *b)
 	SpinLockAcquire(&t->mutex);
 	ok = t->giving == 0;
 	b->version = t->grants_version;
+	b->now = Max(t->last_posted, p->now);
 	b->n = p->n;
 	for (int i = 0; i < p->n; i++)
 		memcpy(b->ids[i].data, p->cell[p->order[i]].grant.id, UUID_LEN);
@@ -176,7 +177,7 @@ read_grants(void *arg)
 	Reading *r = arg;
 
 	r->exists = mtr_grants_stored(r->t->tenant_id, r->before.ids, r->before.n,
-								  r->wanted, &r->stored);
+								  r->wanted, r->before.now, &r->stored);
 }
 
 bool

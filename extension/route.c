@@ -54,6 +54,15 @@ mtr_route_template(int16 id)
 	return "?";
 }
 
+const MtrRoute *
+mtr_route_named(const char *template)
+{
+	for (size_t i = 0; i < lengthof(routes); i++)
+		if (strcmp(mtr_route_template(routes[i].id), template) == 0)
+			return &routes[i];
+	return NULL;
+}
+
 /* does the path have the route's form?  arg gets the raw path arguments */
 static bool
 path_matches(const char *form, const struct mtr_slice *seg, int nseg,

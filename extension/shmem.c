@@ -118,6 +118,7 @@ init_shared(void)
 		SpinLockInit(&MtrShared->db[i].mutex);
 		pg_atomic_init_u64(&MtrShared->db[i].generation, 1);
 		pg_atomic_init_u64(&MtrShared->db[i].price_generation, 1);
+		pg_atomic_init_u64(&MtrShared->db[i].price_time, 0);
 		pg_atomic_init_u64(&MtrShared->db[i].key_generation, 1);
 		pg_atomic_init_u64(&MtrShared->db[i].purged, 0);
 		pg_atomic_init_u32(&MtrShared->db[i].sweep_wanted, 0);
@@ -196,7 +197,11 @@ claim_db(Oid dboid)
 			free_db = db;
 	}
 	if (free_db != NULL)
+	{
+		/* before anybody can have usage in memory */
+		mtr_stopfile_open(dboid);
 		free_db->dboid = dboid;
+	}
 	return free_db;
 }
 
@@ -264,8 +269,8 @@ reset_db(MtrDb *db)
 {
 	SpinLockAcquire(&db->mutex);
 	db->dboid = InvalidOid;
-	db->prices_loaded = false;
 	pg_atomic_fetch_add_u64(&db->price_generation, 1);
+	pg_atomic_write_u64(&db->price_time, 0);
 	db->epoch_entered = false;
 	db->flusher_failures = 0;
 	db->blocked_by = 0;

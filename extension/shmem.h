@@ -5,7 +5,7 @@
  * Three kinds of things live here, all of them caches or short buffers over
  * ordinary tables:
  *
- *	 MtrDb		one per database that has Mortar: prices in force, its flusher
+ *	 MtrDb		one per database that has Mortar: generations, its flusher
  *	 MtrTenant	a tenant's slot: spendable credits and priced quantities
  *	 MtrUsage	a usage slot: one (tenant, meter, key, route, price)
  *	 MtrKey		an API key as authentication needs it
@@ -49,8 +49,8 @@
 /* MtrTenant.max_unflushed_uc of a tenant for whom none was set: 1 credit */
 #define MTR_DEFAULT_MAX_UNFLUSHED_UC 1000000
 
-/* price versions per tenant that may have usage in memory at one time */
-#define MTR_COUNTERS 8
+/* prices of one tenant that may have unflushed usage at one time */
+#define MTR_COUNTERS 16
 
 typedef struct MtrPrice
 {
@@ -80,12 +80,17 @@ typedef struct MtrDb
 	pg_atomic_uint64 generation;
 
 	/*
-	 * Prices in force; mutex.  price_generation is bumped by every commit that
-	 * set a price; backends keep a copy and compare the number without a lock.
+	 * Bumped by every commit that set a price: each backend has a copy of the
+	 * price book of its own (price_book.c), and reads it again.
 	 */
 	pg_atomic_uint64 price_generation;
-	bool             prices_loaded;
-	MtrPrice         price[MTR_METERS];
+
+	/*
+	 * A TimestampTz, the latest instant as of which a backend has looked for
+	 * prices in force: for all others they are in force, too, also if the clock
+	 * is set back.
+	 */
+	pg_atomic_uint64 price_time;
 
 	/* bumped by every commit that changed a key: loaders start again */
 	pg_atomic_uint64 key_generation;
@@ -140,18 +145,23 @@ typedef enum MtrDurability
 } MtrDurability;
 
 /*
- * What one price has charged one tenant.  priced moves when a call is
+ * What one price above 0 has charged one tenant.  priced moves when a call is
  * charged, done when it commits, flushed when the flusher's transaction
  * commits: flushed <= done <= priced.	Cost so far is floor(priced * num /
  * per), so costs telescope and no rounding is ever lost or gained.
  *
  * queued is that part of priced which is usage of mortar.usage_sync, in flight or
  * committed: done and flushed have it when the flusher has moved it to the journal.
+ *
+ * A cache over mortar.usage_marks and usage_sync: one that nobody holds, and whose
+ * quantity is flushed or queued, may make room for another price, and comes back
+ * when it is needed (counter.c).
  */
 typedef struct MtrCounter
 {
 	pg_uuid_t price_id; /* all zero: this counter is free */
 	int16     meter;
+	bool      used; /* since somebody last looked for a place */
 	int32     refs; /* transactions that hold this counter */
 	int64     num_uc;
 	int64     per_units;
@@ -167,10 +177,11 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 {
 	/* the purse's head stands with these on the slot's own cache line */
 	slock_t          mutex;
-	uint8            state; /* MtrTenantState */
-	uint8            life;  /* MtrLife */
-	int32            pins;  /* transactions that may still change the slot */
-	struct mtr_purse purse; /* what can be spent, less what calls have taken */
+	uint8            state;  /* MtrTenantState */
+	uint8            life;   /* MtrLife */
+	uint8            frozen; /* bool: no credits move */
+	int32            pins;   /* transactions that may still change the slot */
+	struct mtr_purse purse;  /* what can be spent, less what calls have taken */
 
 	uint64 generation; /* of the database when loaded */
 	int16  db;         /* index into MtrShared.db */
@@ -196,13 +207,22 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	uint8 durability; /* MtrDurability, of calls that do not ask for one */
 	int64 queued;     /* committed rows of mortar.usage_sync */
 
-	int64            held;        /* durable holds */
+	/*
+	 * Durable holds.  All that expire before next_hold_expiry are resolved; it may be
+	 * earlier than need be, and then is put right by who looks (expire.c), unless
+	 * holds have come since, which holds_version tells.
+	 */
+	int64            held;
+	TimestampTz      next_hold_expiry;
+	uint32           holds_version;
 	TimestampTz      last_posted; /* of its entries: time never runs back */
 	int32            next_free;
 	struct MtrUsage *usage;     /* list through MtrUsage.next */
 	int32            nusage;    /* length of that list */
 	int32            unflushed; /* of these, how many have something to flush */
 	MtrCounter       counter[MTR_COUNTERS];
+	uint32           recycled; /* grows when a counter makes room for another */
+	int16            counter_hand;  /* where the next place is looked for */
 	char tenant_id[MTR_TENANT_LEN]; /* MtrShared.lock and mutex to change */
 }
 MtrTenant;
@@ -234,10 +254,13 @@ typedef struct MtrUsage
 {
 	MtrUsageKey key;
 	bool        live; /* false before it is filled and after it was removed */
+	int16       counter; /* where the price's counter was last; only a hint */
 	struct MtrUsage *next;
 	int64            taken;   /* charged quantity, calls in flight included */
 	int64            done;    /* of these, committed and buffered, ever */
 	int64            flushed; /* of these, in mortar.usage_journal */
+	int64            num_uc;  /* of the price; 0: free, and has no counter */
+	int64            per_units;
 	struct mtr_ring  ring;
 } MtrUsage;
 

@@ -29,7 +29,6 @@
 
 #include "flush.h"
 #include "locks.h"
-#include "price.h"
 #include "refill.h"
 #include "slot_load.h"
 #include "spi.h"
@@ -41,70 +40,28 @@
 #define LOAD_POLL_MIN_MS 5
 #define LOAD_POLL_MAX_MS 50
 
-/* quantities that prices in force have already charged this tenant */
-static MtrStmt stmt_counters = {
-	.sql = "SELECT price_id, sum(upto_qty)::pg_catalog.int8 FROM "
-		   "mortar.usage_marks "
-		   "WHERE tenant_id = $1 AND price_id = ANY ($2) GROUP BY price_id",
-	.role = MTR_ROLE_OWNER,
-	.by_index = true,
-	.nargs = 2,
-	.argtypes = {TEXTOID, UUIDARRAYOID},
-};
-
 typedef struct Loaded
 {
 	bool      exists;
 	MtrStored stored;
 	MtrQueue  queue;
-	int64     quantity[MTR_METERS]; /* under the price in force */
 } Loaded;
 
 static void
-read_counters(const char *tenant, const MtrPrice *prices, Loaded *l)
-{
-	Datum ids[MTR_METERS];
-	Datum args[2];
-	bool  isnull;
-
-	for (int m = 0; m < MTR_METERS; m++)
-		ids[m] = UUIDPGetDatum(&prices[m].price_id);
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = PointerGetDatum(construct_array(ids, MTR_METERS, UUIDOID,
-											  UUID_LEN, false, TYPALIGN_CHAR));
-	mtr_exec(&stmt_counters, args, NULL, MTR_SNAP_OTHERS, 0);
-	for (uint64 i = 0; i < SPI_processed; i++)
-	{
-		HeapTuple  tuple = SPI_tuptable->vals[i];
-		TupleDesc  desc = SPI_tuptable->tupdesc;
-		pg_uuid_t *id = DatumGetUUIDP(SPI_getbinval(tuple, desc, 1, &isnull));
-
-		for (int m = 0; m < MTR_METERS; m++)
-			if (memcmp(id, &prices[m].price_id, UUID_LEN) == 0)
-				l->quantity[m] =
-					DatumGetInt64(SPI_getbinval(tuple, desc, 2, &isnull));
-	}
-}
-
-static void
-read_tables(const char *tenant, const MtrPrice *prices, Loaded *l)
+read_tables(const char *tenant, Loaded *l)
 {
 	memset(l, 0, sizeof(*l));
 	l->exists = mtr_tenant_stored(tenant, &l->stored);
 	if (!l->exists)
 		return;
-	SPI_connect();
-	read_counters(tenant, prices, l);
-	SPI_finish();
 	mtr_queue_read(tenant, &l->queue);
 	l->stored.unpaid_uc = l->queue.unpaid_uc;
 }
 
 static void
-fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
+fill(MtrTenant *t, const Loaded *l, uint64 generation)
 {
 	TimestampTz now = Max(l->stored.now, l->stored.last_posted);
-	int         n = 0;
 	bool        wake = false;
 
 	SpinLockAcquire(&t->mutex);
@@ -113,26 +70,14 @@ fill(MtrTenant *t, const MtrPrice *prices, const Loaded *l, uint64 generation)
 		wake = mtr_tenant_mark_dirty(t);
 	t->queued = l->queue.rows;
 	t->held = l->stored.held;
+	/* whoever needs to know looks for the first of them */
+	t->next_hold_expiry = t->held > 0 ? DT_NOBEGIN : DT_NOEND;
 	t->last_posted = l->stored.last_posted;
 	t->life = l->stored.life;
+	t->frozen = l->stored.frozen;
 	t->max_unflushed_uc = l->stored.max_unflushed_uc;
 	t->durability = (uint8) l->stored.durability;
 	t->generation = generation;
-	for (int m = 0; m < MTR_METERS; m++)
-	{
-		MtrCounter *c = &t->counter[n];
-
-		if (mtr_uuid_is_nil(&prices[m].price_id))
-			continue;
-		c->price_id = prices[m].price_id;
-		c->meter = m;
-		c->num_uc = prices[m].num_uc;
-		c->per_units = prices[m].per_units;
-		c->done = c->flushed = l->quantity[m];
-		c->queued = mtr_queue_of(&l->queue, &prices[m].price_id);
-		c->priced = c->flushed + c->queued;
-		n++;
-	}
 	t->state = MTR_TENANT_READY;
 	SpinLockRelease(&t->mutex);
 	if (wake)
@@ -187,8 +132,7 @@ typedef struct Try
  * may take long.
  */
 static MtrPin
-place(const Try *try, const MtrPrice *prices, const Loaded *l,
-	  uint64 generation)
+place(const Try *try, const Loaded *l, uint64 generation)
 {
 	int        db = try->db - MtrShared->db;
 	MtrTenant *t = NULL;
@@ -203,7 +147,7 @@ place(const Try *try, const MtrPrice *prices, const Loaded *l,
 		if (!again)
 			t = mtr_tenant_insert_locked(db, try->tenant, MTR_TENANT_NEW);
 		if (t != NULL)
-			fill(t, prices, l, generation);
+			fill(t, l, generation);
 		LWLockRelease(MtrShared->lock);
 		if (again || t != NULL)
 			break;
@@ -221,15 +165,13 @@ place(const Try *try, const MtrPrice *prices, const Loaded *l,
 static MtrPin
 load_absent(const Try *try)
 {
-	MtrPrice prices[MTR_METERS];
-	uint64   generation = pg_atomic_read_u64(&try->db->generation);
-	Loaded   l;
+	uint64 generation = pg_atomic_read_u64(&try->db->generation);
+	Loaded l;
 
-	memcpy(prices, mtr_prices(), sizeof(prices));
-	read_tables(try->tenant, prices, &l);
+	read_tables(try->tenant, &l);
 	if (!l.exists)
 		return MTR_PIN_NO_TENANT;
-	return place(try, prices, &l, generation);
+	return place(try, &l, generation);
 }
 
 static void
@@ -250,7 +192,7 @@ try_load(void *arg)
 			break;
 		case PRESENT_NEW:
 			/* for others the tenant exists from the commit on, not before */
-			read_tables(try->tenant, mtr_prices(), &l);
+			read_tables(try->tenant, &l);
 			if (!l.exists)
 				try->result = MTR_PIN_NO_TENANT;
 			break;

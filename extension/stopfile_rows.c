@@ -18,7 +18,7 @@
 #include "gate.h"
 #include "stopfile.h"
 
-/* prices that one tenant's records of one meter can be of, at most */
+/* prices above 0 that one tenant's records of one meter can be of, at most */
 #define WALKS (MTR_COUNTERS * MTR_METERS)
 
 /* how far the priced quantity of one price has come */
@@ -93,7 +93,7 @@ cost_of(Entering *e, const MtrStopRecord *r)
 	int64 qty = r->upto_qty - r->from_qty;
 	int64 cost;
 
-	if (mtr_uuid_is_nil(&r->price_id))
+	if (r->num_uc == 0)
 		return 0;
 	w = find_walk(e, r);
 	if (!mtr_price_step(w->quantity, qty, r->num_uc, r->per_units, &cost))

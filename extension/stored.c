@@ -79,7 +79,7 @@
 	"  coalesce(l.overdraft_uc, 0), l.max_unflushed_uc, a.last,"               \
 	"  coalesce(a.debt, 0), coalesce(a.held, 0), coalesce(a.n, 0),"            \
 	"  s.grant_id, s.amount, s.available, s.priority, s.category = 'promo',"   \
-	"  s.effective_at, s.expires_at,"                                          \
+	"  s.effective_at, s.expires_at, t.frozen,"                                \
 	"  CASE l.durability WHEN 'group' THEN 1 WHEN 'sync' THEN 2 ELSE 0 END "   \
 	"FROM mortar.tenants t"                                                    \
 	"  CROSS JOIN (SELECT sum(debt)::pg_catalog.int8 AS debt,"                 \
@@ -137,6 +137,7 @@ read_tenant(MtrStored *s)
 	Datum d;
 
 	s->life = (MtrLife) DatumGetInt32(value(0, 1, &isnull));
+	s->frozen = DatumGetBool(value(0, 16, &isnull));
 	s->mode = (enum mtr_purse_mode) DatumGetInt32(value(0, 2, &isnull));
 	s->overdraft_uc = DatumGetInt64(value(0, 3, &isnull));
 	d = value(0, 4, &isnull);
@@ -172,7 +173,7 @@ read_grant(uint64 row, struct mtr_grant *g)
 
 bool
 mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
-				  const pg_uuid_t *wanted, MtrStored *s)
+				  const pg_uuid_t *wanted, TimestampTz not_before, MtrStored *s)
 {
 	static const pg_uuid_t nobody = {{0}};
 	Datum                  ids[MTR_PURSE_CELLS];
@@ -182,7 +183,7 @@ mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
 
 	Assert(nexcept <= MTR_PURSE_CELLS);
 	memset(s, 0, sizeof(*s));
-	s->now = GetCurrentTimestamp();
+	s->now = Max(GetCurrentTimestamp(), not_before);
 	for (int i = 0; i < nexcept; i++)
 		ids[i] = UUIDPGetDatum(&except[i]);
 	SPI_connect();
@@ -209,7 +210,7 @@ mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
 bool
 mtr_tenant_stored(const char *tenant, MtrStored *s)
 {
-	return mtr_grants_stored(tenant, NULL, 0, NULL, s);
+	return mtr_grants_stored(tenant, NULL, 0, NULL, 0, s);
 }
 
 int64

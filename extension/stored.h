@@ -11,6 +11,7 @@ typedef struct MtrStored
 {
 	TimestampTz         last_posted; /* of its ledger entries; 0: it has none */
 	MtrLife             life;
+	bool                frozen;
 	enum mtr_purse_mode mode;
 	int64               overdraft_uc;
 	int64               max_unflushed_uc;
@@ -39,11 +40,11 @@ extern bool mtr_tenant_stored(const char *tenant, MtrStored *s);
 /*
  * The same for a purse that is loaded again: without the grants whose ids are in
  * except (nexcept of them), and with *wanted (NULL: none) even if nothing is left
- * of it.
+ * of it.	As of now, but not before not_before: a purse does not go back in time.
  */
-extern bool
-mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
-				  const pg_uuid_t *wanted, MtrStored *s);
+extern bool mtr_grants_stored(const char *tenant, const pg_uuid_t *except,
+							  int nexcept, const pg_uuid_t *wanted,
+							  TimestampTz not_before, MtrStored *s);
 
 /* what is in force, less debt */
 extern int64 mtr_stored_available(const MtrStored *s);

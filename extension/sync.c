@@ -42,10 +42,10 @@ static MtrStmt stmt_row = {
 
 /* all of it at one point in time, and as exact as prices are */
 static MtrStmt stmt_queue = {
-	.sql = "SELECT q.price_id, q.n, q.qty::pg_catalog.int8,"
-		   "  (coalesce(div((m.qty + q.qty) * p.num_uc, p.per_units)"
-		   "    - div(m.qty * p.num_uc, p.per_units), 0)"
-		   "    - q.cost)::pg_catalog.int8 "
+	.sql = "SELECT coalesce(sum(q.n), 0)::pg_catalog.int8,"
+		   "  coalesce(sum(coalesce(div((m.qty + q.qty) * p.num_uc,"
+		   "    p.per_units) - div(m.qty * p.num_uc, p.per_units), 0)"
+		   "    - q.cost), 0)::pg_catalog.int8 "
 		   "FROM (SELECT price_id, count(*) AS n, sum(qty) AS qty,"
 		   "    sum(cost_uc) AS cost FROM mortar.usage_sync"
 		   "    WHERE tenant_id = $1 GROUP BY price_id) q "
@@ -196,41 +196,16 @@ mtr_sync_write(const MtrUsageRef *refs, const int64 *qty, const int64 *cost,
 
 /* ---- reading ---- */
 
-static Datum
-value(uint64 row, int col)
-{
-	bool isnull;
-
-	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, col,
-						 &isnull);
-}
-
 void
 mtr_queue_read(const char *tenant, MtrQueue *q)
 {
 	Datum args[1];
+	bool  isnull;
 
-	memset(q, 0, sizeof(*q));
 	SPI_connect();
 	args[0] = CStringGetTextDatum(tenant);
 	mtr_exec(&stmt_queue, args, NULL, MTR_SNAP_OTHERS, 0);
-	if (SPI_processed > 0)
-		q->price = SPI_palloc(SPI_processed * sizeof(*q->price));
-	for (uint64 row = 0; row < SPI_processed; row++)
-	{
-		q->price[q->n].price_id = *DatumGetUUIDP(value(row, 1));
-		q->price[q->n++].qty = DatumGetInt64(value(row, 3));
-		q->rows += DatumGetInt64(value(row, 2));
-		q->unpaid_uc += DatumGetInt64(value(row, 4));
-	}
+	q->rows = DatumGetInt64(mtr_first(1, &isnull));
+	q->unpaid_uc = DatumGetInt64(mtr_first(2, &isnull));
 	SPI_finish();
-}
-
-int64
-mtr_queue_of(const MtrQueue *q, const pg_uuid_t *price_id)
-{
-	for (int i = 0; i < q->n; i++)
-		if (memcmp(&q->price[i].price_id, price_id, UUID_LEN) == 0)
-			return q->price[i].qty;
-	return 0;
 }

@@ -72,17 +72,11 @@ extern void
 mtr_sync_write(const MtrUsageRef *refs, const int64 *qty, const int64 *cost,
 			   int n, const MtrParts *parts, MtrDurability durability);
 
-/* the queue's rows of one tenant, by price */
+/* the queue's rows of one tenant */
 typedef struct MtrQueue
 {
 	int64 rows;
 	int64 unpaid_uc; /* what prices say, less what the rows have paid */
-	int   n;
-	struct MtrQueuePrice
-	{
-		pg_uuid_t price_id;
-		int64     qty;
-	} * price; /* palloc'd */
 } MtrQueue;
 
 /*
@@ -90,8 +84,5 @@ typedef struct MtrQueue
  * another reason.  Needs no SPI connection.
  */
 extern void mtr_queue_read(const char *tenant, MtrQueue *q);
-
-/* the quantity that a price has in the queue */
-extern int64 mtr_queue_of(const MtrQueue *q, const pg_uuid_t *price_id);
 
 #endif /* MORTAR_SYNC_H */

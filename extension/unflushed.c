@@ -9,8 +9,10 @@
  *
  * Costs: within one price, the cost of a stretch is f(x + qty) - f(x), x being
  * the quantity before it.	Stretches are walked from the sum of the marks, so
- * that costs in tables and memory always add up to f(everything).  Usage that is
- * kept otherwise stands in tables alone, and its quantities come first (sync.h).
+ * that costs in tables and memory always add up to f(everything).  Each usage
+ * slot knows its price; the tenant's counters may have gone by the time we look.
+ * Usage that is kept otherwise stands in tables alone, and its quantities come
+ * first (sync.h).
  */
 #include "mortar.h"
 
@@ -43,15 +45,16 @@ typedef struct Copy
 	MtrUsageKey     key;
 	int64           done;
 	int64           mark;
+	int64           num_uc;
+	int64           per_units;
+	int             walk; /* index into Memory.walk, -1: free */
 	struct mtr_ring ring;
 } Copy;
 
-/* a price as copied from the tenant's counters, with its walk */
+/* how far the quantity of a price above 0 has come */
 typedef struct Walk
 {
 	pg_uuid_t price_id;
-	int64     num_uc;
-	int64     per_units;
 	int64     x;
 } Walk;
 
@@ -59,11 +62,35 @@ typedef struct Memory
 {
 	Copy *slot;
 	int   nslots;
-	Walk  walk[MTR_COUNTERS];
+	Walk *walk;
+	int   nwalks;
 } Memory;
 
+/* the walk of a price; -1: no slot in memory has it */
+static int
+walk_of(const Memory *m, const pg_uuid_t *price_id)
+{
+	for (int i = 0; i < m->nwalks; i++)
+		if (memcmp(&m->walk[i].price_id, price_id, UUID_LEN) == 0)
+			return i;
+	return -1;
+}
+
+static void
+give_walk(Memory *m, Copy *c)
+{
+	c->walk = -1;
+	if (c->num_uc == 0)
+		return;
+	c->walk = walk_of(m, &c->key.price_id);
+	if (c->walk >= 0)
+		return;
+	c->walk = m->nwalks++;
+	m->walk[c->walk].price_id = c->key.price_id;
+}
+
 /*
- * Copies the tenant's slots and prices.  The shared lock keeps usage slots
+ * Copies the tenant's slots.  The shared lock keeps usage slots
  * from leaving; new ones may be pushed to the head of the list meanwhile and
  * are then not looked at: they hold nothing that committed before we began.
  */
@@ -77,15 +104,9 @@ copy_slots(MtrTenant *t, Memory *m)
 	max = t->nusage;
 	SpinLockRelease(&t->mutex);
 	m->slot = palloc0(Max(max, 1) * sizeof(Copy));
+	m->walk = palloc0(Max(max, 1) * sizeof(Walk));
 	SpinLockAcquire(&t->mutex);
 	u = t->usage;
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		m->walk[i].price_id = t->counter[i].price_id;
-		m->walk[i].num_uc = t->counter[i].num_uc;
-		m->walk[i].per_units = t->counter[i].per_units;
-		m->walk[i].x = 0;
-	}
 	SpinLockRelease(&t->mutex);
 
 	for (; u != NULL && m->nslots < max; u = u->next)
@@ -95,8 +116,11 @@ copy_slots(MtrTenant *t, Memory *m)
 		SpinLockAcquire(&t->mutex);
 		c->key = u->key;
 		c->done = u->done;
+		c->num_uc = u->num_uc;
+		c->per_units = u->per_units;
 		c->ring = u->ring;
 		SpinLockRelease(&t->mutex);
+		give_walk(m, c);
 	}
 }
 
@@ -113,17 +137,6 @@ copy_memory(const char *tenant, Memory *m)
 	if (t != NULL)
 		copy_slots(t, m);
 	LWLockRelease(MtrShared->lock);
-}
-
-static Walk *
-walk_of(Memory *m, const pg_uuid_t *price_id)
-{
-	if (mtr_uuid_is_nil(price_id))
-		return NULL;
-	for (int i = 0; i < MTR_COUNTERS; i++)
-		if (memcmp(&m->walk[i].price_id, price_id, UUID_LEN) == 0)
-			return &m->walk[i];
-	return NULL;
 }
 
 static const pg_uuid_t *
@@ -146,13 +159,13 @@ apply_mark(Memory *m, uint64 row)
 	const pg_uuid_t *price_id = uuid_cell(row, 4);
 	char            *meter = mtr_cell(row, 1);
 	char            *route = mtr_cell(row, 3);
-	Walk            *w = walk_of(m, price_id);
+	int              w = walk_of(m, price_id);
 	bool             isnull;
 	int64            mark = DatumGetInt64(SPI_getbinval(
 				   SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 5, &isnull));
 
-	if (w != NULL)
-		w->x += mark;
+	if (w >= 0)
+		m->walk[w].x += mark;
 	if (DatumGetBool(SPI_getbinval(SPI_tuptable->vals[row],
 								   SPI_tuptable->tupdesc, 6, &isnull)))
 		return;
@@ -172,7 +185,7 @@ static int
 cut_slot(Memory *m, const Copy *c, MtrUnflushed *out)
 {
 	struct mtr_segment seg[MTR_RING_MARKS];
-	Walk              *w = walk_of(m, &c->key.price_id);
+	Walk              *w = c->walk >= 0 ? &m->walk[c->walk] : NULL;
 	int                n;
 
 	if (c->done <= c->mark)
@@ -186,7 +199,7 @@ cut_slot(Memory *m, const Copy *c, MtrUnflushed *out)
 		out[i].cost_uc = 0;
 		if (w == NULL)
 			continue;
-		if (!mtr_price_step(w->x, out[i].qty, w->num_uc, w->per_units,
+		if (!mtr_price_step(w->x, out[i].qty, c->num_uc, c->per_units,
 							&out[i].cost_uc))
 			elog(ERROR, "cost of unflushed usage out of range");
 		w->x += out[i].qty;

@@ -23,6 +23,7 @@
 
 #include "gate.h"
 #include "http.h"
+#include "expire.h"
 #include "life.h"
 #include "slot.h"
 #include "stored.h"
@@ -223,6 +224,18 @@ check_by(ArrayType *by)
 	return unit;
 }
 
+/*
+ * Raises 22023 for what is no time zone, also where none is asked for: an error
+ * that only shows when there is usage would be found too late.
+ */
+static void
+check_tz(Datum tz)
+{
+	(void) DirectFunctionCall3(timestamptz_trunc_zone,
+							   CStringGetTextDatum("day"),
+							   TimestampTzGetDatum(0), tz);
+}
+
 /* reads the tables of a standby; raises MT404 */
 static void
 stored_tenant(const char *tenant, MtrStored *s)
@@ -266,6 +279,7 @@ mtr_usage(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("since, until, by and tz must not be null")));
 	unit = check_by(PG_GETARG_ARRAYTYPE_P(3));
+	check_tz(PG_GETARG_DATUM(4));
 	require_tenant(tenant);
 	InitMaterializedSRF(fcinfo, 0);
 
@@ -305,8 +319,9 @@ durability_arg(FunctionCallInfo fcinfo, int argno)
  * Counts and charges usage that the product measured itself: 0 .. 2^61 - 1.
  * Becomes usage when the transaction commits.	durability null: the tenant's.  Raises
  * MT402 when credits do not suffice, MT403 when the tenant is suspended or closed,
- * 22003 and 22023 for values out of range, 25006 for other than buffered in a read-only
- * transaction, 53400 when memory is full.
+ * MT423 when it is frozen and the meter has a price, 22003 and 22023 for values out of
+ * range, 25006 for other than buffered in a read-only transaction, 53400 when memory
+ * is full.
  */
 Datum
 mtr_record_usage(PG_FUNCTION_ARGS)
@@ -340,13 +355,17 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 	mtr_require_active(t);
 	if (PG_ARGISNULL(3))
 		durability = mtr_durability(t);
+	if (mtr_meters_cost(t, 0, 1u << meter))
+		mtr_require_movable(t);
 	if (!mtr_usage_claim(t, meter, 0, NULL, true, &ref))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("no usage slot is free"),
 				 errhint("The flusher may be behind, see mortar.flusher; or "
 						 "raise mortar.max_usage_slots.")));
-	if (!mtr_usage_charge(&ref, &qty, 1, durability, &s))
-		mtr_raise_short(&s);
+	mtr_release_before(t, 1);
+	while (!mtr_usage_charge(&ref, &qty, 1, durability, &s))
+		if (!mtr_release_expired(t, &s))
+			mtr_raise_short(&s);
 	PG_RETURN_VOID();
 }

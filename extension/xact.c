@@ -14,7 +14,6 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
-#include "core/price.h"
 #include "inval.h"
 #include "slot.h"
 #include "spi.h"
@@ -36,194 +35,6 @@ mtr_xact_on_commit(void (*func)(void *arg), void *arg)
 
 /* ---- the end of a transaction; from here on nothing may fail ---- */
 
-/* the time of this end, in the ways it is needed */
-typedef struct End
-{
-	bool        is_commit;
-	TimestampTz now;
-	int32       minute; /* since the Unix epoch, of usage */
-} End;
-
-/* the tenant's mutex is held, as it is for all that follow */
-static void
-commit_usage(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
-{
-	MtrUsage *u = r->usage;
-
-	if (u->done == u->flushed)
-		t->unflushed++;
-	mtr_ring_add(&u->ring, u->done, end->minute, u->flushed);
-	u->done += r->amount;
-	if (r->which >= 0)
-		t->counter[r->which].done += r->amount;
-	if (mtr_tenant_mark_dirty(t))
-		*wake = true;
-}
-
-/* the flusher has moved it */
-static void
-commit_drain(const MtrRecord *r, MtrTenant *t)
-{
-	MtrCounter *c = &t->counter[r->which];
-
-	c->queued -= r->amount;
-	c->done += r->amount;
-	c->flushed += r->amount;
-}
-
-static void
-commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
-{
-	switch (r->kind)
-	{
-		case MTR_RECORD_QUEUE:
-			t->queued += r->amount;
-			if (r->amount > 0 && mtr_tenant_mark_dirty(t))
-				*wake = true;
-			break;
-		case MTR_RECORD_DRAIN:
-			commit_drain(r, t);
-			break;
-		case MTR_RECORD_REBOOK:
-			mtr_purse_rebook(&t->purse, r->which, r->amount);
-			break;
-		case MTR_RECORD_DURABLE_BURN:
-			/* its row says so; of this source only what is in flight counts */
-			if (r->which == MTR_PURSE_ISSUED)
-				mtr_purse_back(&t->purse, end->now, r->which, r->amount);
-			break;
-		case MTR_RECORD_USAGE:
-			commit_usage(r, t, end, wake);
-			break;
-		case MTR_RECORD_BURN:
-			mtr_purse_burn(&t->purse, r->which, r->amount);
-			break;
-		case MTR_RECORD_GRANT:
-			if (r->grant != NULL)
-			{
-				mtr_purse_add_behind(&t->purse, end->now, r->grant);
-				t->grants_version++;
-			}
-			else
-				mtr_purse_arrive(&t->purse, end->now, r->which);
-			break;
-		case MTR_RECORD_REFUND:
-			mtr_purse_back(&t->purse, end->now, r->which, r->amount);
-			break;
-		case MTR_RECORD_UNHOLD:
-			t->held -= r->amount;
-			break;
-		case MTR_RECORD_DEBIT: /* taken for good already */
-		case MTR_RECORD_HOLD:
-		case MTR_RECORD_LIFE: /* summed up in the pin */
-		case MTR_RECORD_LIMIT:
-		case MTR_RECORD_MODE:
-		case MTR_RECORD_FLOOR:
-		case MTR_RECORD_DURABILITY:
-		case MTR_RECORD_DURABLE_USAGE: /* stands in its row */
-			break;
-	}
-}
-
-/* returns what the quantity is worth now */
-static int64
-undo_usage(const MtrRecord *r, MtrTenant *t)
-{
-	MtrCounter *c;
-	int64       worth;
-
-	r->usage->taken -= r->amount;
-	if (r->which < 0)
-		return 0;
-	c = &t->counter[r->which];
-	/* the same arithmetic that took it, so it cannot fail */
-	if (!mtr_price_step(c->priced - r->amount, r->amount, c->num_uc,
-						c->per_units, &worth))
-		worth = 0;
-	c->priced -= r->amount;
-	if (r->kind == MTR_RECORD_DURABLE_USAGE)
-		c->queued -= r->amount;
-	else
-		t->unflushed_uc -= worth;
-	return worth;
-}
-
-/* whatever was taken of it has been undone before */
-static void
-undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
-{
-	uint32 bit;
-
-	if (r->grant != NULL)
-	{
-		t->giving_uc -= r->amount;
-		pin->giving_uc -= r->amount;
-		pin->behind--;
-		pin->behind_uc -= r->which < 0 ? 0 : r->amount;
-		if (pin->behind == 0)
-			t->giving--;
-		return;
-	}
-	bit = 1u << r->which;
-	if (pin->cells & bit)
-		t->purse.cell[r->which].refs--;
-	pin->cells &= ~bit;
-	pin->own &= ~bit;
-	mtr_purse_drop(&t->purse, r->which);
-}
-
-static void
-undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
-{
-	switch (r->kind)
-	{
-		case MTR_RECORD_BURN:
-		case MTR_RECORD_DURABLE_BURN:
-			pin->back -= r->amount;
-			mtr_purse_back(&t->purse, now, r->which, r->amount);
-			break;
-		case MTR_RECORD_DEBIT:
-			if (r->amount > 0)
-				mtr_purse_back(&t->purse, now, r->which, r->amount);
-			break;
-		case MTR_RECORD_GRANT:
-			undo_grant(r, t, pin);
-			break;
-		case MTR_RECORD_HOLD:
-			t->held -= r->amount;
-			break;
-		case MTR_RECORD_USAGE:
-			pin->back += undo_usage(r, t);
-			if (r->which >= 0)
-				pin->charged[r->which] -= r->amount;
-			break;
-		case MTR_RECORD_DURABLE_USAGE:
-			pin->back += undo_usage(r, t);
-			break;
-		case MTR_RECORD_LIFE: /* the slot has not seen it */
-			pin->life -= (int) r->amount;
-			break;
-		case MTR_RECORD_LIMIT:
-			pin->limit -= r->amount;
-			break;
-		case MTR_RECORD_MODE:
-			pin->mode -= (int) r->amount;
-			break;
-		case MTR_RECORD_FLOOR:
-			pin->floor -= r->amount;
-			break;
-		case MTR_RECORD_DURABILITY:
-			pin->durability -= (int) r->amount;
-			break;
-		case MTR_RECORD_REFUND: /* nor this */
-		case MTR_RECORD_UNHOLD:
-		case MTR_RECORD_QUEUE:
-		case MTR_RECORD_DRAIN:
-		case MTR_RECORD_REBOOK:
-			break;
-	}
-}
-
 /* what was undone is worth a little more or less now than when it was taken */
 static void
 settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
@@ -236,9 +47,31 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 		mtr_unflushed_settle(t);
 }
 
+/* what was held is given back, or used up, and what was spent comes back */
 static void
-commit_pin(MtrTenant *t, const MtrPinned *pin)
+commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 {
+	t->held -= pin->unhold;
+	if (pin->hold_expires != DT_NOEND)
+	{
+		t->next_hold_expiry = Min(t->next_hold_expiry, pin->hold_expires);
+		t->holds_version++;
+	}
+	if (pin->refund_gone)
+		t->purse.reload_wanted = true;
+	if (!pin->refunds)
+		return;
+	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
+		if (pin->refund[i] > 0)
+			mtr_purse_back(&t->purse, now, i, pin->refund[i]);
+	mtr_purse_settle(&t->purse, now, 0);
+}
+
+static void
+commit_pin(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
+{
+	commit_refunds(t, pin, now);
+	t->frozen += pin->frozen;
 	t->giving_uc -= pin->giving_uc;
 	t->life += pin->life;
 	t->max_unflushed_uc += pin->limit;
@@ -264,7 +97,7 @@ release(MtrTenant *t, const MtrPinned *pin)
 }
 
 static void
-end_records(MtrPinned *pin, const End *end)
+end_records(MtrPinned *pin, const MtrEnd *end)
 {
 	MtrTenant *t = pin->tenant;
 	bool       wake = false;
@@ -279,12 +112,12 @@ end_records(MtrPinned *pin, const End *end)
 			SpinLockAcquire(&t->mutex);
 		}
 		if (end->is_commit)
-			commit_record(&mtr_records[at], t, end, &wake);
+			mtr_record_commit(&mtr_records[at], t, end, &wake);
 		else
-			undo_record(&mtr_records[at], t, pin, end->now);
+			mtr_record_undo(&mtr_records[at], t, pin, end->now);
 	}
 	if (end->is_commit)
-		commit_pin(t, pin);
+		commit_pin(t, pin, end->now);
 	else if (pin->last >= 0)
 		settle(t, pin, end->now);
 	if (pin->is_new)
@@ -308,8 +141,8 @@ end_records(MtrPinned *pin, const End *end)
 static void
 end_xact(bool is_commit)
 {
-	int n = mtr_npins;
-	End end = {.is_commit = is_commit};
+	int    n = mtr_npins;
+	MtrEnd end = {.is_commit = is_commit};
 
 	mtr_context_end_xact();
 	mtr_own_statement_reset();
@@ -381,7 +214,7 @@ abort_records(int level, TimestampTz now)
 		MtrPinned *pin = &mtr_pins[r->pin];
 
 		SpinLockAcquire(&pin->tenant->mutex);
-		undo_record(r, pin->tenant, pin, now);
+		mtr_record_undo(r, pin->tenant, pin, now);
 		SpinLockRelease(&pin->tenant->mutex);
 		pin->last = r->prev;
 		pin->undone = true;
@@ -417,8 +250,8 @@ settle_pins(TimestampTz now)
 static void
 abort_new_tenants(int level, TimestampTz now)
 {
-	int kept = mtr_npins;
-	End end = {.is_commit = false, .now = now};
+	int    kept = mtr_npins;
+	MtrEnd end = {.is_commit = false, .now = now};
 
 	while (kept > 0 && mtr_pins[kept - 1].nest >= level)
 		kept--;

@@ -15,6 +15,9 @@
 
 #include "gate.h"
 
+/* in MtrPinned.claimed: a usage slot, perhaps one without a counter */
+#define MTR_CLAIMED_USAGE (1u << 31)
+
 /* a tenant slot that this transaction pins, and what it owes it */
 struct MtrPinned
 {
@@ -22,7 +25,7 @@ struct MtrPinned
 	uint32     hash;      /* of the tenant's id, to find it quickly */
 	bool       is_new;    /* the tenant was created by this transaction */
 	int        nest;      /* ... at this nesting level */
-	uint32     claimed;   /* bit per counter that holds a reference */
+	uint32     claimed;   /* bit per counter held; MTR_CLAIMED_USAGE */
 	uint32     cells;     /* bit per cell of the purse that holds one */
 	uint32     own;       /* of these, the transaction's own grants */
 	int        behind;    /* own grants for which there was no cell */
@@ -34,10 +37,16 @@ struct MtrPinned
 	int64      floor;     /* ... to the purse's floor */
 	int        durability; /* ... to MtrTenant.durability */
 	int64      back;       /* of undone parts, less what they are worth now */
-	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
-	int        last;                  /* newest record, -1: none */
-	bool       undone;  /* records of a subtransaction, not settled yet */
-	bool       durable; /* counters have moved for durable usage, see sync.h */
+	int64      refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
+	bool       refunds;       /* some did, or were spent meanwhile */
+	bool       refund_gone;   /* also to a grant that has no cell */
+	int64      unhold;        /* taken from MtrTenant.held at commit */
+	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */
+	int         frozen;       /* what is added to MtrTenant.frozen at commit */
+	int64       charged[MTR_COUNTERS]; /* quantity, per counter */
+	int         last;                  /* newest record, -1: none */
+	bool        undone;  /* records of a subtransaction, not settled yet */
+	bool        durable; /* counters have moved for durable usage, see sync.h */
 };
 
 /* registers the callbacks; called once, from _PG_init */
@@ -78,6 +87,13 @@ extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
 extern void
 mtr_xact_burn(MtrTenant *t, const struct mtr_part *part, bool durable);
 
+/*
+ * The same, but what paid is what the transaction itself gets back at commit; the
+ * caller notes that there is less of it.
+ */
+extern void
+mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part, bool durable);
+
 /* a grant in an INCOMING cell */
 extern void mtr_xact_grant(MtrTenant *t, int cell);
 
@@ -88,11 +104,14 @@ extern void mtr_xact_grant(MtrTenant *t, int cell);
 extern void mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
 								  bool in_force);
 
-/* comes back to a cell at commit */
+/*
+ * Comes back to a cell at commit, or (cell -1) to a grant that has none; a negative
+ * amount is what the transaction has spent of it.
+ */
 extern void mtr_xact_refund(MtrTenant *t, const struct mtr_part *part);
 
 /* the caller has added to MtrTenant.held */
-extern void mtr_xact_hold(MtrTenant *t, int64 amount);
+extern void mtr_xact_hold(MtrTenant *t, int64 amount, TimestampTz expires_at);
 
 /* taken from MtrTenant.held at commit */
 extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
@@ -115,6 +134,9 @@ extern void mtr_xact_rebook(MtrTenant *t, const struct mtr_part *part);
  * holds a lock to the end of the transaction that keeps others from doing so.
  */
 extern void mtr_xact_life(MtrTenant *t, MtrLife life);
+
+/* the same for freezing it, or not any more */
+extern void mtr_xact_frozen(MtrTenant *t, bool frozen);
 
 /*
  * The transaction has set the tenant's limits: for itself at once, for others when

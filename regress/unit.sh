@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the unit tests named as arguments (binaries in .build/) and ends with
-# their sum.  Output is TAP: one "ok" or "not ok" line for each test.
+# Runs the unit tests named as arguments (binaries in .build/), then the simulator
+# from a few fixed seeds.  Output is TAP: one "ok" or "not ok" line for each test.
 set -u
 . "$(dirname "$0")/lib.sh"
 
@@ -9,5 +9,14 @@ failed=0
 for name; do
   echo "# $name"
   CMOCKA_MESSAGE_OUTPUT=TAP "./.build/$name" || { failed=1; echo "not ok - $name ended with status $?"; }
+done
+# seeds that together reach every branch of the purse but its limits
+for seed in 4 8 37 54 91 142; do
+  if ./.build/simulate-checked $seed 30000; then
+    echo "ok - simulate $seed"
+  else
+    failed=1
+    echo "not ok - simulate $seed"
+  fi
 done
 exit $failed

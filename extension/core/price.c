@@ -56,3 +56,12 @@ mtr_price_step(int64_t from, int64_t qty, int64_t num_uc, int64_t per_units,
 	*cost = (int64_t) step;
 	return true;
 }
+
+bool
+mtr_price_fits(int64_t quantity, int64_t num_uc, int64_t per_units)
+{
+	int64_t product;
+
+	return !__builtin_mul_overflow(quantity, num_uc, &product) ||
+		   mtr_price_total(quantity, num_uc, per_units) <= INT64_MAX;
+}

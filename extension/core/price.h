@@ -53,4 +53,7 @@ mtr_price_total(int64_t quantity, int64_t num_uc, int64_t per_units);
 extern bool mtr_price_step(int64_t from, int64_t qty, int64_t num_uc,
 						   int64_t per_units, int64_t *cost) MTR_MUSTCHECK;
 
+/* does f(quantity) fit int64? */
+extern bool mtr_price_fits(int64_t quantity, int64_t num_uc, int64_t per_units);
+
 #endif /* MTR_CORE_PRICE_H */

@@ -2,8 +2,8 @@
  * purse.h - what a tenant can spend, and which grant pays
  *
  * Purpose: a tenant's grants differ in priority, category and life time.  A
- * purse holds the next few of them in burn order, and decides at the instant of
- * a debit which of them pays.  Nothing later has to find that out again.
+ * purse holds the next few of them in burn order, and decides at the instant
+ * of a debit which of them pays.  Nothing later has to find that out again.
  *
  * Design: a fixed array of cells, one per grant, and two sources that are no
  * grants: debt (what a tenant may spend beyond its credits) and issued (a
@@ -21,28 +21,31 @@
  * something.  Debt that a grant repays is a burn of the grant and a negative
  * burn of the debt.  So tables follow memory by plain additions.
  *
- * A part that is undone goes back to where it came from, but a source never gets
- * more than is taken of it: its debt may have been repaid meanwhile, or rounding
- * have given it something.  Then the rest goes where settling would put it,
- * and is a burn of the source it should have gone to.  What has no place at all
- * waits in spare for the settling that ends every abort.
+ * A part that is undone goes back to where it came from, but a source never
+ * gets more than is taken of it: its debt may have been repaid meanwhile, or
+ * rounding have given it something.  Then the rest goes where settling would
+ * put it, and is a burn of the source it should have gone to.  What has no
+ * place at all waits in spare for the settling that ends every abort.
  *
- * Grants beyond MTR_PURSE_CELLS are only counted (more, more_uc); when the cells
- * do not suffice, the owner of the purse loads it again from tables.  They cannot
- * repay debt, so debt > 0 with more_uc > 0 is possible, and sets reload_wanted:
- * nobody spends before the loader has made them repay it.
+ * Grants beyond MTR_PURSE_CELLS are only counted (more, more_uc); when the
+ * cells do not suffice, the owner of the purse loads it again from tables.
+ * They cannot repay debt, so debt > 0 with more_uc > 0 is possible, and sets
+ * reload_wanted: nobody spends before the loader has made them repay it.
  *
  * Invariants: available = remaining of all LIVE cells + more_uc - debt; not
  * both debt > 0 and a LIVE cell with something remaining; of a grant that has
  * not ended, remaining + taken = amount, none of them negative.
  *
- * To load: init, mode and floor, mtr_purse_owe, add the grants in burn order (those in
- * force first), add_behind the others, settle 0.  The purse may then hold burns
- * that tables lack: debt that was repaid, or what a crash has left uneven.
+ * To load: init, mode and floor, mtr_purse_owe, add the grants, add_behind
+ * those that find no cell, settle 0.  First the grants that a crash has left
+ * uneven (more than their amount remains, or less than nothing), whether they
+ * have ended or not; then those in force with something remaining, then those
+ * that start later, each in burn order.  The purse may then hold burns that
+ * tables lack: of debt that was repaid, of what was uneven.
  *
- * Ownership and locking: pure; the caller holds the lock that guards the purse.
- * No function allocates or fails but by its result.  Times are microseconds of
- * any epoch, amounts micro-credits of at most MTR_PURSE_MAX.
+ * Ownership and locking: pure; the caller holds the lock that guards the
+ * purse.  No function allocates or fails but by its result.  Times are
+ * microseconds of any epoch, amounts micro-credits of at most MTR_PURSE_MAX.
  */
 #ifndef MTR_CORE_PURSE_H
 #define MTR_CORE_PURSE_H
@@ -111,27 +114,28 @@ struct mtr_cell
 };
 
 /*
- * All zero is an empty purse in hard mode with floor 0, but for the events.  What
- * every debit reads stands first.
+ * All zero is an empty purse in hard mode with floor 0, but for the events.
+ * What every debit reads stands first.
  */
 struct mtr_purse
 {
-	int64_t         available;
-	int64_t         floor;      /* refuse below; <= 0 */
-	int64_t         debt;       /* >= 0 */
-	int64_t         next_event; /* when a grant starts or ends next */
-	int64_t         now;        /* the latest time that it has seen */
-	int32_t         more;       /* grants that have no cell, in force or not */
-	uint8_t         mode;       /* enum mtr_purse_mode */
-	bool            reload_wanted;
-	bool            flushing; /* parts are on their way into the tables */
-	uint8_t         n;        /* cells that are not FREE */
-	uint8_t         order[MTR_PURSE_CELLS]; /* their indexes, in burn order */
-	int64_t         spare;                  /* given back and not placed yet */
-	int64_t         more_uc;    /* of grants in force that have no cell */
-	int64_t         more_later; /* of grants without a cell that start later */
-	int64_t         more_event; /* when one of either starts or ends first */
-	struct mtr_cell cell[MTR_PURSE_SOURCES];
+	int64_t          available;
+	int64_t          floor;      /* refuse below; <= 0 */
+	int64_t          debt;       /* >= 0 */
+	int64_t          next_event; /* when a grant starts or ends next */
+	int64_t          now;        /* the latest time that it has seen */
+	int32_t          more;       /* grants that have no cell, in force or not */
+	uint8_t          mode;       /* enum mtr_purse_mode */
+	bool             reload_wanted;
+	bool             flushing; /* parts are on their way into the tables */
+	uint8_t          n;        /* cells that are not FREE */
+	uint8_t          order[MTR_PURSE_CELLS]; /* their indexes, in burn order */
+	int64_t          spare;                  /* given back and not placed yet */
+	int64_t          more_uc;    /* of grants in force that have no cell */
+	int64_t          more_later; /* of grants without a cell that start later */
+	int64_t          more_event; /* when one of either starts or ends first */
+	struct mtr_grant more_first; /* of those in force, the first to burn */
+	struct mtr_cell  cell[MTR_PURSE_SOURCES];
 };
 
 /* one source's part of a debit, or of what a flush writes (then signed) */
@@ -159,21 +163,22 @@ extern void mtr_purse_init(struct mtr_purse *p);
 extern void mtr_purse_advance(struct mtr_purse *p, int64_t now);
 
 /*
- * mtr_purse_owe is for the loader: the debt that tables say.  It is negative when a
- * grant has repaid debt that a crash has undone; then a grant gets it back.
+ * mtr_purse_owe is for the loader: the debt that tables say.  It is negative
+ * when a grant has repaid debt that a crash has undone; then a grant gets it
+ * back.
  */
 extern void mtr_purse_owe(struct mtr_purse *p, int64_t debt);
 
 /*
- * mtr_purse_fits is true when amount more can be granted or refunded, so that no sum
- * ever leaves int64: ask before.
+ * mtr_purse_fits is true when amount more can be granted or refunded, so that
+ * no sum ever leaves int64: ask before.
  */
 extern bool mtr_purse_fits(const struct mtr_purse *p, int64_t amount);
 
 /*
- * mtr_purse_spendable is what a debit may take now: available less the floor in
- * hard mode, plus what remains of INCOMING cells in the bit mask own that are in
- * force; MTR_PURSE_MAX in the other modes.  Never negative.
+ * mtr_purse_spendable is what a debit may take now: available less the floor
+ * in hard mode, plus what remains of INCOMING cells in the bit mask own that
+ * are in force; MTR_PURSE_MAX in the other modes.  Never negative.
  */
 extern int64_t mtr_purse_spendable(const struct mtr_purse *p, uint32_t own);
 
@@ -190,17 +195,17 @@ mtr_purse_take(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
 			   struct mtr_part part[MTR_PURSE_SOURCES], int *n) MTR_MUSTCHECK;
 
 /*
- * mtr_purse_take_cell debits as much of one grant as is left, at most amount, in
- * any mode, without looking at the floor: a grant that is taken back.  Returns
- * what it took; 0 when the grant has ended.
+ * mtr_purse_take_cell debits as much of one grant as is left, at most amount,
+ * in any mode, without looking at the floor: a grant that is taken back.
+ * Returns what it took; 0 when the grant has ended.
  */
 extern int64_t
 mtr_purse_take_cell(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
 
 /*
  * mtr_purse_back undoes a part of a debit, or refunds it.  While the tenant is
- * in debt, what comes back to a grant repays debt.  Whoever undoes parts settles
- * in the end, be it 0.
+ * in debt, what comes back to a grant repays debt.  Whoever undoes parts
+ * settles in the end, be it 0.
  */
 extern void
 mtr_purse_back(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
@@ -209,16 +214,17 @@ mtr_purse_back(struct mtr_purse *p, int64_t now, int cell, int64_t amount);
 extern void mtr_purse_burn(struct mtr_purse *p, int cell, int64_t amount);
 
 /*
- * mtr_purse_settle gives (delta > 0) or takes (delta < 0) the few micro-credits by which
- * the price of what was undone differs from what its parts were; whatever the
- * floor.  They belong to usage of others, so burn_done moves too.
+ * mtr_purse_settle gives (delta > 0) or takes (delta < 0) the few
+ * micro-credits by which the price of what was undone differs from what its
+ * parts were; whatever the floor.  They belong to usage of others, so
+ * burn_done moves too.
  */
 extern void mtr_purse_settle(struct mtr_purse *p, int64_t now, int64_t delta);
 
 /*
- * mtr_purse_add finds a cell for a grant; -1 when none is free, or when it does not
- * fit (mtr_purse_fits).  incoming: of a transaction in progress; otherwise it
- * counts at once and pays debt first.
+ * mtr_purse_add finds a cell for a grant; -1 when none is free, or when it
+ * does not fit (mtr_purse_fits).  incoming: of a transaction in progress;
+ * otherwise it counts at once and pays debt first.
  */
 extern int mtr_purse_add(struct mtr_purse *p, int64_t now,
 						 const struct mtr_grant *grant, bool incoming);
@@ -230,23 +236,23 @@ extern void mtr_purse_arrive(struct mtr_purse *p, int64_t now, int cell);
 extern void mtr_purse_drop(struct mtr_purse *p, int cell);
 
 /*
- * Counts a grant that has no cell, in force or not yet.  One that does not fit is not
- * counted.
+ * Counts a grant that has no cell, in force or not yet.  One that does not fit
+ * is not counted.
  */
 extern void mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
 								 const struct mtr_grant *grant);
 
 /*
- * mtr_purse_forget_behind uncounts all grants without a cell: the loader has read them
- * again, and adds them.
+ * mtr_purse_forget_behind uncounts all grants without a cell: the loader has
+ * read them again, and adds them.
  */
 extern void mtr_purse_forget_behind(struct mtr_purse *p, int64_t now);
 
 /*
- * mtr_purse_demote takes the cell from a grant that starts later, or else from the one
- * that burns last of those that burn after *than (NULL: of all), and counts it as
- * one behind.  Only one that tables know all about: nothing in flight, nothing
- * unwritten.  Returns the cell, free now, or -1.
+ * mtr_purse_demote takes the cell from a grant that starts later, or else from
+ * the one that burns last of those that burn after *than (NULL: of all), and
+ * counts it as one behind.  Only one that tables know all about: nothing in
+ * flight, nothing unwritten.  Returns the cell, free now, or -1.
  */
 extern int mtr_purse_demote(struct mtr_purse *p, int64_t now,
 							const struct mtr_grant *than);
@@ -268,21 +274,21 @@ extern bool mtr_purse_is_low(const struct mtr_purse *p);
 extern bool mtr_purse_is_clean(const struct mtr_purse *p);
 
 /*
- * A flush asks for mtr_purse_unwritten, copies usage, and then makes the parts sum to
- * what that costs by mtr_purse_carry.  In that order: what ends in between has its
- * usage booked, and who pays for it is put right by the next flush.  Both
- * return the number of parts, none of them 0.
+ * A flush asks for mtr_purse_unwritten, copies usage, and then makes the parts
+ * sum to what that costs by mtr_purse_carry.  In that order: what ends in
+ * between has its usage booked, and who pays for it is put right by the next
+ * flush.  Both return the number of parts, none of them 0.
  *
  * mtr_purse_unwritten says burn_done - burn_flushed of every source.  Until
- * mtr_purse_flushed, or the next call, no cell gets another grant; a flush that
- * fails needs no other call.
+ * mtr_purse_flushed, or the next call, no cell gets another grant; a flush
+ * that fails needs no other call.
  */
 extern int mtr_purse_unwritten(struct mtr_purse *p,
 							   struct mtr_part   part[MTR_PURSE_SOURCES]);
 
 /*
- * mtr_purse_carry puts the difference between cost and the sum of n parts, which calls
- * in flight make, on sources that can carry it.
+ * mtr_purse_carry puts the difference between cost and the sum of n parts,
+ * which calls in flight make, on sources that can carry it.
  */
 extern int mtr_purse_carry(struct mtr_purse *p, int64_t cost,
 						   struct mtr_part part[MTR_PURSE_SOURCES], int n);

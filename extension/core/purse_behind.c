@@ -1,18 +1,18 @@
 /*
  * purse_behind.c - the grants of a purse that have no cell
  *
- * See purse.h.	 They are only counted, and known again when the purse's owner reads them.
- * For that a grant behind must be at rest: nothing of it is in flight or
- * unwritten, so that tables say all about it.	Called under a spinlock: no loop is
- * longer than MTR_PURSE_CELLS.
+ * See purse.h.   They are only counted, and known again when the purse's owner
+ * reads them.  For that a grant behind must be at rest: nothing of it is in
+ * flight or unwritten, so that tables say all about it.  Called under a
+ * spinlock: no loop is longer than MTR_PURSE_CELLS.
  */
 #include "core/purse_cell.h"
 
 #include <string.h>
 
 /*
- * Would one in a cell have to wait for it?  One that has no credits counts, since
- * something may come back to it.
+ * Would one in a cell have to wait for it?  One that has no credits counts,
+ * since something may come back to it.
  */
 static bool
 burns_before_some(const struct mtr_purse *p, const struct mtr_grant *grant)
@@ -41,6 +41,8 @@ mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
 	}
 	else
 	{
+		if (p->more_uc == 0 || mtr_grant_compare(grant, &p->more_first) < 0)
+			p->more_first = *grant;
 		p->more_uc += grant->remaining;
 		p->available += grant->remaining;
 		if (p->debt > 0 || burns_before_some(p, grant))

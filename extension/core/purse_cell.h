@@ -2,9 +2,9 @@
  * purse_cell.h - the movements that a purse is made of; between the files
  * purse*.c, for nobody else
  *
- * Design: pay moves between a grant and whoever debits or undoes, debt_add does
- * the same for debt, repay between the two.  They keep available right, so that
- * the functions above them only decide how much goes where.
+ * Design: pay moves between a grant and whoever debits or undoes, debt_add
+ * does the same for debt, repay between the two.  They keep available right,
+ * so that the functions above them only decide how much goes where.
  *
  * Ownership and locking: as in purse.h.
  */
@@ -34,8 +34,8 @@ mtr_purse_is_stale(const struct mtr_purse *p)
 }
 
 /*
- * x > 0: out of the grant, x < 0: back into it.  What comes back to a grant that
- * has ended is gone.
+ * x > 0: out of the grant, x < 0: back into it.  What comes back to a grant
+ * that has ended is gone.
  */
 extern void mtr_cell_pay(struct mtr_purse *p, int cell, int64_t x);
 

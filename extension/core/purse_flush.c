@@ -3,13 +3,13 @@
  *
  * See purse.h.  A flush books usage for what its price says, in the order of
  * flushes; calls have paid in the order of calls, some of which are in flight.
- * The two differ by rounding until all calls have ended.  The parts of a flush must sum to
- * what it books, so some source carries the difference: its burns are then
- * uneven, and a later flush writes the opposite.
+ * The two differ by rounding until all calls have ended.  The parts of a flush
+ * must sum to what it books, so some source carries the difference: its burns
+ * are then uneven, and a later flush writes the opposite.
  *
- * Which ones: whatever a crash leaves in tables must make sense.  So a grant burns
- * less only if this flush burns it anyway, and more only if it has as much left;
- * debt can always carry it.
+ * Which ones: whatever a crash leaves in tables must make sense.  So a grant
+ * burns less only if this flush burns it anyway, and more only if it has as
+ * much left; debt can always carry it.
  */
 #include "core/purse.h"
 

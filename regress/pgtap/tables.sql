@@ -11,11 +11,12 @@ CREATE TEMP VIEW tables AS SELECT * FROM relations WHERE relkind IN ('r', 'p');
 SELECT set_eq(
     'SELECT relname FROM tables',
     ARRAY['tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'idempotency', 'prices',
-        'usage_journal', 'usage_marks', 'usage_sync', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables', 'doc_rows'],
+        'usage_journal', 'usage_marks', 'usage_sync', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables', 'doc_rows',
+        'credit_holds'],
     'these are the tables');
 SELECT set_eq(
     $$SELECT relname FROM relations WHERE relkind = 'v'$$,
-    ARRAY['cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'routes', 'slots', 'sync_burns'],
+    ARRAY['balances', 'cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'open_holds', 'routes', 'slots', 'sync_burns'],
     'these are the views');
 SELECT is_empty(
     $$SELECT relname, relkind FROM relations WHERE relkind NOT IN ('r', 'v', 'i', 't', 'c')$$,
@@ -60,8 +61,9 @@ SELECT is_empty(
     $$SELECT t.relname, c.collname FROM tables t
         JOIN pg_attribute a ON a.attrelid = t.oid AND a.attname = 'tenant_id'
         LEFT JOIN pg_collation c ON c.oid = a.attcollation
-        WHERE c.collname IS DISTINCT FROM 'C' OR a.atttypid <> 'text'::regtype OR NOT a.attnotnull$$,
-    'tenant_id is everywhere a text of collation C, never null');
+        WHERE c.collname IS DISTINCT FROM 'C' OR a.atttypid <> 'text'::regtype
+            OR NOT a.attnotnull AND t.relname <> 'prices'$$,
+    'tenant_id is everywhere a text of collation C, and null only where a price is for all');
 
 -- policies
 CREATE TEMP TABLE policies (t name, policy name, roles text, command text, permissive text, using_text text, check_text text);
@@ -123,10 +125,10 @@ SELECT is_empty(
 CREATE TEMP TABLE triggers (relation name, name name, timing text);
 INSERT INTO triggers
     SELECT relname, 'refuse_change', 'BEFORE UPDATE DELETE TRUNCATE' FROM tables
-        WHERE relname IN ('credit_grants', 'credit_ledger', 'prices', 'usage_journal', 'credit_burns')
+        WHERE relname IN ('credit_grants', 'credit_ledger', 'credit_holds', 'prices', 'usage_journal', 'credit_burns')
     UNION ALL SELECT relname, 'note_write', 'BEFORE INSERT UPDATE DELETE ROW' FROM tables
-        WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'prices', 'usage_marks', 'usage_sync',
-            'burn_marks')
+        WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'credit_holds', 'prices',
+            'usage_marks', 'usage_sync', 'burn_marks')
     -- on other cached tables TRUNCATE is refused
     UNION ALL SELECT relname, 'note_truncate', 'BEFORE TRUNCATE' FROM tables
         WHERE relname IN ('limits', 'api_keys', 'usage_marks', 'usage_sync', 'burn_marks')
@@ -151,7 +153,7 @@ DECLARE
     command text;
 BEGIN
     EXECUTE format('SET LOCAL ROLE %I', role);
-    FOREACH t IN ARRAY '{credit_grants,credit_ledger,prices,usage_journal,credit_burns}'::text[] LOOP
+    FOREACH t IN ARRAY '{credit_grants,credit_ledger,credit_holds,prices,usage_journal,credit_burns}'::text[] LOOP
         FOREACH command IN ARRAY ARRAY['UPDATE mortar.%I SET meter = meter', 'DELETE FROM mortar.%I', 'TRUNCATE mortar.%I CASCADE'] LOOP
             IF t LIKE 'credit%' THEN command := replace(command, 'meter', 'amount_uc'); END IF;
             BEGIN

@@ -14,7 +14,7 @@ PREPARE TRANSACTION 'mortar_no_flush';
 SET client_min_messages = warning;
 SELECT mortar.set_price('requests', 1, 2) IS NOT NULL AS priced;
 SELECT mortar.set_price('egress_bytes', 0, 1) IS NOT NULL AS free;
-SELECT count(mortar.create_tenant('dur_' || t)) FROM unnest('{a,b,c,d}'::text[]) t;
+SELECT count(mortar.create_tenant('dur_' || t)) FROM unnest('{a,b,c,d,e,f}'::text[]) t;
 SELECT mortar.grant_credits('dur_a', 4, 'g1', priority => 1) IS NOT NULL AS granted;
 SELECT mortar.grant_credits('dur_a', 1000, 'g2', priority => 2) IS NOT NULL AS granted;
 \set queue 'SELECT meter, qty, cost_uc, from_accounts, amounts_uc FROM mortar.usage_sync WHERE tenant_id = '
@@ -118,6 +118,40 @@ SELECT mortar.record_usage('dur_d', 'requests', 2, 'buffered');
 :state 'dur_d';
 SELECT unflushed_uc, max_unflushed_uc FROM mortar.loss_bound WHERE tenant_id = 'dur_d';
 
+-- ---- what a transaction gets back itself pays, too ----
+SELECT mortar.grant_credits('dur_e', 5, 'g') IS NOT NULL AS granted;
+SELECT mortar.charge('dur_e', 5, 'c') AS charge \gset
+BEGIN;
+SELECT mortar.reverse('dur_e', :'charge', 'r', 3) IS NOT NULL AS reversed;
+SAVEPOINT one;
+SELECT mortar.record_usage('dur_e', 'requests', 6, 'sync');
+ROLLBACK TO one;
+SELECT mortar.record_usage('dur_e', 'requests', 4, 'sync');
+SELECT mortar.record_usage('dur_e', 'requests', 4, 'sync');
+ROLLBACK;
+BEGIN;
+SELECT mortar.reverse('dur_e', :'charge', 'r', 3) IS NOT NULL AS reversed;
+SELECT mortar.record_usage('dur_e', 'requests', 4, 'sync');
+COMMIT;
+:queue 'dur_e' :in_order;
+:state 'dur_e';
+
+-- ---- more prices than there are counters in memory ----
+SELECT mortar.grant_credits('dur_f', 1000, 'g') IS NOT NULL AS granted;
+CREATE PROCEDURE pg_temp.many_prices() LANGUAGE plpgsql AS $$BEGIN
+    FOR i IN 1 .. 20 LOOP
+        PERFORM mortar.set_price('requests', i, 2, tenant => 'dur_f');
+        COMMIT;
+        PERFORM mortar.record_usage('dur_f', 'requests', 1, 'sync');
+        COMMIT;
+        PERFORM mortar.record_usage('dur_f', 'requests', 1, 'group');
+        COMMIT;
+    END LOOP;
+END$$;
+CALL pg_temp.many_prices();
+SELECT count(*), sum(qty), sum(cost_uc) FROM mortar.usage_sync WHERE tenant_id = 'dur_f';
+:state 'dur_f';
+
 -- ---- who may see it; nobody may write it ----
 \c - regress_monitor
 SELECT count(*) FROM mortar.usage_sync WHERE tenant_id LIKE 'dur\_%';
@@ -149,6 +183,8 @@ SELECT tenant_id, from_account, sum(burned_uc) AS uc FROM mortar.burn_marks WHER
 :state 'dur_b';
 :state 'dur_c';
 :state 'dur_d';
+:state 'dur_e';
+:state 'dur_f';
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
 
 -- ---- rows that somebody takes away by hand are usage no more, and it is given back ----
@@ -177,7 +213,7 @@ SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok AND check_nam
 DELETE FROM mortar.usage_sync;
 ROLLBACK PREPARED 'mortar_no_flush';
 CALL pg_temp.flushed();
-SELECT t, (mortar.balance('dur_' || t)).available_uc FROM unnest('{a,b,c,d}'::text[]) t;
+SELECT t, (mortar.balance('dur_' || t)).available_uc FROM unnest('{a,b,c,d,e,f}'::text[]) t;
 :state 'dur_a';
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
 SELECT mortar.set_price('requests', 0, 1) IS NOT NULL AS free;

@@ -34,6 +34,9 @@ SELECT mortar.revoke_key(tenant_id, key_id) FROM mortar.keys WHERE tenant_id = '
 SELECT mortar.record_usage('tenant-' || i, 'requests', i % 5) FROM generate_series(1, 500) i;
 SELECT mortar.record_usage('acme', 'egress_bytes', 12345678);
 SELECT mortar.set_limit('acme', max_unflushed_uc => 5000000);
+SELECT mortar.set_price('requests', 20, 1, 'GET /db/tables', 'acme');
+SELECT mortar.set_price('requests', 30, 1, tenant => 'acme', valid_from => now() + interval '1 year');
+SELECT mortar.set_price('egress_bytes', 40, 1048576, 'GET /db/rows/{t}');
 SQL
 for my $batch (1 .. 8) {    # a transaction takes a bounded number of idempotency keys
   Mortar::admin($node, "SELECT count(mortar.charge('tenant-' || i, 1, 'c$batch')) FROM generate_series(1, 500) i");

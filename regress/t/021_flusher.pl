@@ -80,7 +80,7 @@ forget('lock');
 journal_is('acme', 111, 'the lock gone, usage reaches the journal once');
 
 # ---- a table that a load needs is locked ----
-prepared('lock', 'LOCK TABLE mortar.usage_marks IN ACCESS EXCLUSIVE MODE');
+prepared('lock', 'LOCK TABLE mortar.burn_marks IN ACCESS EXCLUSIVE MODE');
 super("UPDATE mortar.tenants SET name = 'C' WHERE tenant_id = 'core'");    # all are read again
 my (undef, undef, $busy) = $node->psql($Mortar::database,
   "\\set VERBOSITY verbose\nSET statement_timeout = '60s';\nSELECT * FROM mortar.balance('core')");

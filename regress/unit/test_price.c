@@ -77,6 +77,21 @@ total_has_no_limit(void **state)
 }
 
 static void
+what_fits_int64(void **state)
+{
+	assert_true(mtr_price_fits(0, INT64_MAX, 1));
+	assert_true(mtr_price_fits(INT64_MAX, 0, 1));
+	assert_true(mtr_price_fits(INT64_MAX, 1, 1));
+	assert_true(mtr_price_fits(INT64_MAX, INT64_MAX, INT64_MAX));
+	assert_true(mtr_price_fits(4, INT64_MAX / 4, 1));
+	assert_true(mtr_price_fits(8, INT64_MAX / 4, 2));
+	assert_false(mtr_price_fits(5, INT64_MAX / 4, 1));
+	assert_false(mtr_price_fits(9, INT64_MAX / 4, 2));
+	assert_false(mtr_price_fits(INT64_MAX, 2, 1));
+	assert_false(mtr_price_fits(INT64_MAX, INT64_MAX, INT64_MAX - 1));
+}
+
+static void
 step_at_the_limits_of_int64(void **state)
 {
 	int64_t cost = UNTOUCHED;
@@ -213,6 +228,7 @@ main(void)
 		cmocka_unit_test(cost_rounds_down),
 		cmocka_unit_test(cost_at_the_limits_of_int64),
 		cmocka_unit_test(total_has_no_limit),
+		cmocka_unit_test(what_fits_int64),
 		cmocka_unit_test(step_at_the_limits_of_int64),
 		cmocka_unit_test(steps_agree_with_small_numbers),
 		cmocka_unit_test(a_million_answers_cost_exactly_300000),

@@ -11,6 +11,7 @@ CREATE TABLE mortar.tenants (
     state       text NOT NULL DEFAULT 'active',
     state_reason     text,
     state_changed_at timestamptz NOT NULL DEFAULT now(),
+    frozen           bool NOT NULL DEFAULT false,
     CONSTRAINT tenants_state_check CHECK (CASE state
         WHEN 'active' THEN state_reason IS NULL
         WHEN 'suspended' THEN state_reason IS NOT NULL
@@ -21,6 +22,8 @@ COMMENT ON COLUMN mortar.tenants.state IS
     'active; suspended: its calls are refused until it is resumed; closed: for ever';
 COMMENT ON COLUMN mortar.tenants.state_reason IS
     'why it is suspended, or was when it was closed; never told to the tenant';
+COMMENT ON COLUMN mortar.tenants.frozen IS
+    'no credits of it move, neither given nor taken; what is free goes on';
 
 -- There are no foreign keys between these tables.  Being members of the
 -- extension, they would exist before a parallel restore has loaded what they
@@ -113,9 +116,14 @@ CREATE TABLE mortar.credit_ledger (
             ('charge', 'issued', 'consumed'),
             ('hold', 'available', 'held'),
             ('hold', 'debt', 'held'),
+            ('hold', 'issued', 'held'),
             ('capture', 'held', 'consumed'),
+            ('capture', 'available', 'consumed'),
+            ('capture', 'debt', 'consumed'),
+            ('capture', 'issued', 'consumed'),
             ('release', 'held', 'available'),
             ('release', 'held', 'debt'),
+            ('release', 'held', 'issued'),
             ('reversal', 'consumed', 'available'),
             ('reversal', 'consumed', 'debt'),
             ('reversal', 'consumed', 'issued'),
@@ -131,7 +139,7 @@ COMMENT ON COLUMN mortar.credit_ledger.movement_id IS
 COMMENT ON COLUMN mortar.credit_ledger.grant_id IS
     'the grant whose credits move; null: of no grant, but debt or, of a tenant in unlimited mode, nothing';
 COMMENT ON COLUMN mortar.credit_ledger.reverses IS
-    'movement_id of what is taken back';
+    'movement_id of what is taken back, or, of kinds capture and release, of the hold';
 -- Rows of one movement are its first, found by entry_id, and these; most have
 -- none, and so cost no entry here.
 CREATE INDEX credit_ledger_by_movement ON mortar.credit_ledger
@@ -153,13 +161,27 @@ COMMENT ON TABLE mortar.idempotency IS
 CREATE TABLE mortar.prices (
     price_id   uuid PRIMARY KEY,
     meter      text NOT NULL CHECK (meter IN ('requests', 'egress_bytes')),
+    route      text,
+    tenant_id  text COLLATE "C",
     num_uc     int8 NOT NULL CHECK (num_uc >= 0),
     per_units  int8 NOT NULL CHECK (per_units > 0),
-    valid_from timestamptz NOT NULL DEFAULT clock_timestamp()
+    valid_from timestamptz NOT NULL DEFAULT clock_timestamp() CHECK (isfinite(valid_from)),
+    set_at     timestamptz NOT NULL DEFAULT clock_timestamp() CHECK (isfinite(set_at)),
+    xid        xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 COMMENT ON TABLE mortar.prices IS
-    'price book: num_uc micro-credits per per_units units of a meter; the latest row of a meter is in force; insert-only';
-CREATE INDEX prices_by_meter ON mortar.prices (meter, valid_from DESC);
+    'price book: num_uc micro-credits per per_units units of a meter; of the rows that have come into force the most specific one holds (tenant and route, tenant, route, neither), and of several such the one with the latest valid_from; insert-only';
+COMMENT ON COLUMN mortar.prices.route IS
+    'for calls of this route (method and path of mortar.routes); null: of every route, and record_usage';
+COMMENT ON COLUMN mortar.prices.tenant_id IS 'for this tenant; null: for every tenant';
+COMMENT ON COLUMN mortar.prices.valid_from IS
+    'when it comes into force by itself, and where it stands among versions of the same meter, route and tenant; usage that was counted before is not priced again';
+COMMENT ON COLUMN mortar.prices.set_at IS
+    'when it was set; one that was in force then stays so, also if the clock is set back';
+CREATE INDEX prices_by_scope ON mortar.prices
+    (meter, coalesce(tenant_id, ''), coalesce(route, ''), valid_from);
+-- a session reads what was set since it last looked
+CREATE INDEX prices_by_xid ON mortar.prices (xid);
 
 CREATE TABLE mortar.usage_journal (
     tenant_id  text COLLATE "C" NOT NULL,
@@ -203,6 +225,8 @@ CREATE TABLE mortar.usage_marks (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE mortar.usage_marks IS
     'per usage slot: how far the journal reaches and what it sums to; a cache of usage_journal, kept in the same transaction';
+-- the quantity that a price has charged a tenant is the sum of its marks
+CREATE INDEX usage_marks_by_price ON mortar.usage_marks (tenant_id, price_id);
 
 CREATE TABLE mortar.usage_sync (
     tenant_id     text COLLATE "C" NOT NULL,
@@ -274,7 +298,7 @@ CREATE TABLE mortar.epochs (
     PRIMARY KEY (epoch_id, database_id)
 );
 COMMENT ON TABLE mortar.epochs IS
-    'one row per initialisation of shared memory in which this database was seen';
+    'one row per initialisation of shared memory in which this database was seen, entered by its first flusher, or by the first one of a later epoch';
 COMMENT ON COLUMN mortar.epochs.database_id IS
     'oid of the database that the row tells of; a copy or a restored dump keeps rows of the database it came from';
 COMMENT ON COLUMN mortar.epochs.max_loss_uc IS

@@ -6,7 +6,7 @@ CREATE FUNCTION mortar.record_usage(tenant text, meter text, quantity int8,
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_record_usage';
 COMMENT ON FUNCTION mortar.record_usage(text, text, int8, text) IS
-    'counts and charges usage that the product measured itself, when the transaction commits; durability buffered, group or sync as in set_limit, null: the tenant''s; errors: MT402, MT403 when the tenant is suspended or closed, MT404, 22003, 22023, 25006 for group and sync in a read-only transaction, 53400 when memory is full or more than max_unflushed_uc would be unflushed';
+    'counts and charges usage that the product measured itself, when the transaction commits; durability buffered, group or sync as in set_limit, null: the tenant''s; errors: MT402, MT403 when the tenant is suspended or closed, MT423 when it is frozen and the meter has a price, MT404, 22003, 22023, 25006 for group and sync in a read-only transaction, 53400 when memory is full or more than max_unflushed_uc would be unflushed';
 
 CREATE FUNCTION mortar.usage(tenant text,
         since timestamptz DEFAULT '-infinity',
@@ -17,7 +17,7 @@ CREATE FUNCTION mortar.usage(tenant text,
     RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_usage';
 COMMENT ON FUNCTION mortar.usage(text, timestamptz, timestamptz, text[], text) IS
-    'usage in [since, until), at minute precision and at once; by: meter, key, route and one of minute, hour, day, month (in time zone tz); errors: 22023, 42501, MT404';
+    'usage in [since, until), at minute precision and at once; by: meter, key, route and one of minute, hour, day, month (in time zone tz, as date_trunc has it); errors: 22004, 22023, 42501, MT404';
 
 CREATE FUNCTION mortar.slot_rows(OUT tenant_id text, OUT state text,
         OUT available_uc int8, OUT held_uc int8, OUT unflushed_uc int8,

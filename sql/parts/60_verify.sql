@@ -126,10 +126,13 @@ BEGIN
         SELECT 'every row has its tenant', string_agg(DISTINCT r.tenant_id, ', ')
         FROM (SELECT tenant_id FROM mortar.credit_ledger
               UNION ALL SELECT tenant_id FROM mortar.credit_grants
+              UNION ALL SELECT tenant_id FROM mortar.credit_holds
               UNION ALL SELECT tenant_id FROM mortar.api_keys
               UNION ALL SELECT tenant_id FROM mortar.usage_marks
               UNION ALL SELECT tenant_id FROM mortar.usage_sync
-              UNION ALL SELECT tenant_id FROM mortar.burn_marks) r
+              UNION ALL SELECT tenant_id FROM mortar.burn_marks
+              UNION ALL SELECT tenant_id FROM mortar.prices
+                WHERE tenant_id IS NOT NULL) r
         WHERE (t IS NULL OR r.tenant_id = t) AND NOT EXISTS (
             SELECT FROM mortar.tenants n WHERE n.tenant_id = r.tenant_id)
       UNION ALL
@@ -166,7 +169,40 @@ BEGIN
         WHERE (t IS NULL OR l.tenant_id = t) AND l.movement_id <> l.entry_id
             AND NOT EXISTS (SELECT FROM mortar.credit_ledger f
                 WHERE f.tenant_id = l.tenant_id AND f.entry_id = l.movement_id
-                    AND f.kind = l.kind)
+                    AND (f.kind = l.kind OR f.kind = 'capture' AND l.kind = 'release'))
+      UNION ALL
+        SELECT 'every hold has its entries',
+            string_agg(DISTINCT coalesce(h.tenant_id, l.tenant_id), ', ')
+        FROM (SELECT * FROM mortar.credit_holds
+                WHERE t IS NULL OR tenant_id = t) h
+        FULL JOIN (SELECT tenant_id, movement_id, sum(amount_uc) AS amount
+                FROM mortar.credit_ledger
+                WHERE kind = 'hold' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, movement_id) l
+            ON (l.tenant_id, l.movement_id) = (h.tenant_id, h.hold_id)
+        WHERE h.amount_uc IS DISTINCT FROM l.amount
+      UNION ALL
+        SELECT 'holds are resolved once, and whole', string_agg(DISTINCT l.tenant_id, ', ')
+        FROM (SELECT tenant_id, reverses, sum(amount_uc) AS amount,
+                    count(DISTINCT movement_id) AS times
+                FROM mortar.credit_ledger
+                WHERE from_account = 'held' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, reverses) l
+        LEFT JOIN mortar.credit_holds h
+            ON (h.tenant_id, h.hold_id) = (l.tenant_id, l.reverses)
+        WHERE l.amount IS DISTINCT FROM h.amount_uc OR l.times <> 1
+      UNION ALL
+        SELECT 'reversals do not exceed the charge', string_agg(DISTINCT r.tenant_id, ', ')
+        FROM (SELECT tenant_id, reverses, sum(amount_uc) AS amount
+                FROM mortar.credit_ledger
+                WHERE kind = 'reversal' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, reverses) r
+        LEFT JOIN (SELECT tenant_id, movement_id, sum(amount_uc) AS amount
+                FROM mortar.credit_ledger
+                WHERE to_account = 'consumed' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, movement_id) l
+            ON (l.tenant_id, l.movement_id) = (r.tenant_id, r.reverses)
+        WHERE r.amount > coalesce(l.amount, 0)
       UNION ALL
         SELECT 'idempotency keys name what exists',
             string_agg(DISTINCT i.tenant_id, ', ')
@@ -225,13 +261,19 @@ BEGIN
         WHERE m.burned_uc IS DISTINCT FROM b.burned
       UNION ALL
         SELECT 'usage costs exactly its price', string_agg(DISTINCT j.tenant_id, ', ')
-        FROM (SELECT j.tenant_id, j.price_id,
-                    sum(j.upto_qty - j.from_qty) AS qty, sum(j.cost_uc) AS cost
-                FROM mortar.usage_journal j
-                WHERE t IS NULL OR j.tenant_id = t
-                GROUP BY j.tenant_id, j.price_id) j
-        LEFT JOIN mortar.prices p USING (price_id)
-        WHERE j.cost <> coalesce(div(j.qty * p.num_uc, p.per_units), 0)
+        FROM (SELECT j.tenant_id, sum(j.cost) AS cost,
+                    coalesce(div(sum(j.qty) * p.num_uc, p.per_units), 0) AS exact,
+                    -- a price of another meter, route or tenant
+                    bool_or(p.meter <> j.meter OR p.route <> j.route
+                        OR p.tenant_id <> j.tenant_id) AS foreign_price
+                FROM (SELECT j.tenant_id, j.price_id, j.meter, j.route,
+                        sum(j.upto_qty - j.from_qty) AS qty, sum(j.cost_uc) AS cost
+                    FROM mortar.usage_journal j
+                    WHERE t IS NULL OR j.tenant_id = t
+                    GROUP BY j.tenant_id, j.price_id, j.meter, j.route) j
+                LEFT JOIN mortar.prices p USING (price_id)
+                GROUP BY j.tenant_id, j.price_id, p.num_uc, p.per_units) j
+        WHERE j.cost <> j.exact OR j.foreign_price
     LOOP
         ok := detail IS NULL;
         detail := coalesce('wrong for: ' || detail, 'ok');

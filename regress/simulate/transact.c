@@ -1,0 +1,242 @@
+/*
+ * transact.c - how transactions end
+ *
+ * As in the server: an abort gives the parts back, prices what it undoes, and
+ * settles the difference.  The end of a transaction may be cut anywhere
+ * between two records, as it is when the server lets go of the spinlock.
+ */
+#include "model.h"
+
+#include "core/price.h"
+
+#include <string.h>
+
+bool
+tx_any(void)
+{
+	for (int i = 0; i < TXS; i++)
+		if (w.tx[i].state != TX_NONE)
+			return true;
+	return false;
+}
+
+void
+tx_begin(struct tx *tx)
+{
+	memset(tx, 0, sizeof(*tx));
+	tx->state = TX_OPEN;
+}
+
+void
+tx_hold(struct tx *tx, int cell)
+{
+	if (cell < 0 || (tx->refs & (1u << cell)))
+		return;
+	tx->refs |= 1u << cell;
+	w.purse.cell[cell].refs++;
+}
+
+static void
+undo(struct tx *tx, const struct record *r)
+{
+	struct counter *c;
+	int64_t         cost = 0;
+
+	switch (r->kind)
+	{
+		case USAGE:
+			c = &w.counter[w.slot[r->of].counter];
+			REQUIRE(mtr_price_step(c->priced - r->amount, r->amount, c->num_uc,
+								   c->per_units, &cost),
+					"what was paid cannot be priced");
+			c->priced -= r->amount;
+			w.slot[r->of].taken -= r->amount;
+			tx->back += cost;
+			break;
+		case BURN:
+			tx->given += r->amount;
+			/* fall through */
+		case DEBIT:
+		case VOID:
+			mtr_purse_back(&w.purse, w.clock, r->cell, r->amount);
+			m_advance(w.clock);
+			m_back(r->of, r->amount);
+			break;
+		case GRANT:
+			if (r->cell >= 0)
+			{
+				/* nothing names it any more */
+				w.purse.cell[r->cell].refs--;
+				tx->refs &= ~(1u << r->cell);
+				mtr_purse_drop(&w.purse, r->cell);
+				m_drop(r->of);
+				tx->own &= ~(1u << r->cell);
+			}
+			else
+			{
+				w.incoming -= r->amount;
+				w.giving -= --tx->behind == 0;
+			}
+			w.t.row[r->of].used = false;
+			break;
+		case REFUND:
+			w.incoming -= r->amount;
+			break;
+	}
+}
+
+static void
+settle(struct tx *tx)
+{
+	mtr_purse_settle(&w.purse, w.clock, tx->back - tx->given);
+	m_advance(w.clock);
+	m_settle(tx->back - tx->given);
+	tx->back = 0;
+	tx->given = 0;
+}
+
+void
+tx_rollback_to_savepoint(struct tx *tx)
+{
+	sim_trace("rollback to %d", tx->level);
+	while (tx->n > 0 && tx->record[tx->n - 1].level >= tx->level)
+	{
+		struct record r = tx->record[--tx->n];
+
+		undo(tx, &r);
+	}
+	settle(tx);
+	tx->level--;
+}
+
+void
+tx_release_savepoint(struct tx *tx)
+{
+	tx->level--;
+	for (int i = 0; i < tx->n; i++)
+		if (tx->record[i].level > tx->level)
+			tx->record[i].level = tx->level;
+}
+
+/* from here on it is in the tables */
+static void
+write_rows(const struct tx *tx)
+{
+	w.t.last = m.now;
+	if (tx->limits)
+	{
+		w.t.mode = tx->mode;
+		w.t.floor = tx->floor;
+	}
+	for (int i = 0; i < tx->n; i++)
+	{
+		const struct record *r = &tx->record[i];
+		int64_t              x = r->kind == REFUND ? -r->amount : r->amount;
+
+		if (r->kind == GRANT)
+			w.t.row[r->of].committed = true;
+		if (r->kind != DEBIT && r->kind != VOID && r->kind != REFUND)
+			continue;
+		if (r->of < GRANTS)
+			w.t.row[r->of].ledger += x;
+		else if (r->of == OF_DEBT)
+			w.t.ledger_debt += x;
+		if (r->kind == DEBIT)
+			w.charge[sim_below(CHARGES)] =
+				(struct charge){.of = r->of, .amount = x};
+	}
+}
+
+void
+tx_end(struct tx *tx, bool commit)
+{
+	sim_trace("%s", commit ? "commit" : "abort");
+	tx->state = commit ? TX_COMMITTING : TX_ABORTING;
+	if (commit)
+		write_rows(tx);
+	w.stats.commits += commit;
+	w.stats.aborts += !commit;
+}
+
+static void
+arrive(const struct record *r)
+{
+	struct mtr_grant *g = &w.t.row[r->of].g;
+
+	mtr_purse_advance(&w.purse, w.clock);
+	m_advance(w.clock);
+	if (r->cell >= 0)
+	{
+		mtr_purse_arrive(&w.purse, w.clock, r->cell);
+		m_arrive(r->of);
+		return;
+	}
+	w.incoming -= r->amount;
+	w.version++;
+	mtr_purse_add_behind(&w.purse, w.clock, g);
+	m_behind(r->of, g->amount);
+}
+
+static void
+finish(struct tx *tx, const struct record *r)
+{
+	struct slot *s = &w.slot[r->of < SLOTS ? r->of : 0];
+
+	switch (r->kind)
+	{
+		case USAGE:
+			mtr_ring_add(&s->ring, s->done, (int32_t) (w.clock / 1000),
+						 s->flushed);
+			minutes_add(r->of, (int32_t) (w.clock / 1000), r->amount);
+			s->done += r->amount;
+			w.counter[s->counter].done += r->amount;
+			break;
+		case BURN:
+			mtr_purse_burn(&w.purse, r->cell, r->amount);
+			m_burn(r->of, r->amount);
+			break;
+		case GRANT:
+			arrive(r);
+			break;
+		case REFUND:
+			w.incoming -= r->amount;
+			tx->refunded = true;
+			if (r->cell < 0)
+				break; /* it has ended: of no use to anybody */
+			mtr_purse_back(&w.purse, w.clock, r->cell, r->amount);
+			m_advance(w.clock);
+			m_back(r->of, r->amount);
+			break;
+		case DEBIT:
+		case VOID:
+			break;
+	}
+}
+
+void
+tx_go_on(struct tx *tx, int records)
+{
+	for (; tx->n > 0 && records > 0; records--)
+	{
+		struct record r = tx->record[--tx->n];
+
+		if (tx->state == TX_ABORTING)
+			undo(tx, &r);
+		else
+			finish(tx, &r);
+	}
+	if (tx->n > 0)
+		return;
+	if (tx->state == TX_ABORTING || tx->refunded)
+		settle(tx);
+	if (tx->state == TX_COMMITTING && tx->limits)
+	{
+		w.purse.mode = tx->mode;
+		w.purse.floor = tx->floor;
+	}
+	w.giving -= tx->behind > 0;
+	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
+		if (tx->refs & (1u << i))
+			w.purse.cell[i].refs--;
+	tx->state = TX_NONE;
+}
