@@ -158,17 +158,23 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 
 	for (;;)
 	{
-		MtrPinned *pin;
+		MtrPinned *pin = mtr_xact_pinned(t);
 		uint32     before;
 		bool       again;
+		bool       found;
 		int        at;
 
 		SpinLockAcquire(&t->mutex);
 		before = t->recycled;
-		at = spare_locked(t);
+		at = find_locked(t, &price->price_id);
+		found = at >= 0;
+		if (found)
+			hold_locked(pin, at);
+		else
+			at = spare_locked(t);
 		SpinLockRelease(&t->mutex);
-		if (at < 0)
-			return false;
+		if (found || at < 0)
+			return found;
 
 		mtr_untimed(read_quantity, &q);
 		pin = mtr_xact_pinned(t);
