@@ -98,14 +98,14 @@ mtr_post(MtrTenant *t, const MtrEntry *e, const pg_uuid_t *movement_id)
 }
 
 void
-mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrParts *parts,
+mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrPaid *paid,
 			   const pg_uuid_t *movement_id)
 {
 	TimestampTz posted_at = posting_time(t);
 
-	for (int i = 0; i < parts->n; i++)
+	for (int i = 0; i < paid->n; i++)
 	{
-		const struct mtr_part *part = &parts->part[i];
+		const struct mtr_part *part = &paid->part[i];
 		pg_uuid_t              grant_id = mtr_part_grant(t, part);
 		pg_uuid_t              entry_id = *movement_id;
 		MtrEntry               row = *e;

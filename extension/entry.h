@@ -32,7 +32,7 @@ mtr_post(MtrTenant *t, const MtrEntry *e, const pg_uuid_t *movement_id);
  * amount are the part's.
  */
 extern void mtr_post_parts(MtrTenant *t, const MtrEntry *e,
-						   const MtrParts *parts, const pg_uuid_t *movement_id);
+						   const MtrPaid *paid, const pg_uuid_t *movement_id);
 
 /* an amount_uc argument: 1 .. MTR_MAX_AMOUNT_UC; raises 22003, 22004, 22023 */
 extern int64 mtr_amount_arg(FunctionCallInfo fcinfo, int argno);

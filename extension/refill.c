@@ -10,8 +10,10 @@
  * What could come in between is seen by two fields of the slot.  grants_version moves
  * whenever a grant gets a cell or loses it otherwise than by being used up, and when one
  * without a cell has come; then what was read is thrown away.	giving counts the
- * transactions that announced a grant for which there was no cell: tables may
- * show it before the COMMIT callback has counted it, so nothing is read meanwhile.
+ * transactions that announced a grant for which there was no cell, or have spent of
+ * one that has none any more (loose.h): tables do not say what memory knows of these,
+ * so nobody else reads them meanwhile.	 Such a transaction itself does: it does not see
+ * what it has granted, and knows what it has spent.
  *
  * One reader per tenant, by the lock of the slot's loader.
  */
@@ -20,6 +22,7 @@
 #include "utils/timestamp.h"
 
 #include "locks.h"
+#include "loose.h"
 #include "refill.h"
 #include "slot.h"
 #include "untimed.h"
@@ -65,16 +68,92 @@ place(struct mtr_purse *p, TimestampTz now, const struct mtr_grant *g)
 	return cell;
 }
 
-bool
-mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s)
+static void
+place_range(struct mtr_purse *p, TimestampTz now, const MtrQueue *q, int from,
+			int upto)
 {
+	for (int i = from; i < upto; i++)
+		if (i != q->skip)
+			(void) place(p, now, &q->stored->grants[i]);
+}
+
+/* the mutex is held; as if each of them were placed */
+static void
+place_queue(struct mtr_purse *p, TimestampTz now, const MtrQueue *q)
+{
+	int n = q->stored->ngrants;
+
+	mtr_purse_advance(p, now);
+	/* one has started or ended since they were read, so that others come first */
+	if (q->event <= p->now)
+	{
+		place_range(p, now, q, 0, n);
+		return;
+	}
+	place_range(p, now, q, 0, q->tail);
+	place_range(p, now, q, q->later, q->later_tail);
+	if (!mtr_purse_add_all_behind(p, now, &q->behind))
+	{
+		place_range(p, now, q, q->tail, q->later);
+		place_range(p, now, q, q->later_tail, n);
+	}
+}
+
+static bool
+is_uneven(const struct mtr_grant *g)
+{
+	return g->remaining < 0 || g->remaining > g->amount;
+}
+
+/*
+ * After MTR_PURSE_CELLS in force none gets a cell any more: it would have to burn
+ * before one of them.
+ */
+void
+mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip)
+{
+	int               n = 0;
+	int               i = 0;
+	struct mtr_behind ahead = {0};
+
+	memset(q, 0, sizeof(*q));
+	q->stored = s;
+	q->skip = skip;
+	for (; i < s->ngrants && n < MTR_PURSE_CELLS; i++)
+	{
+		const struct mtr_grant *g = &s->grants[i];
+
+		if (!is_uneven(g) && g->effective_at > s->now)
+			break;
+		n += i != skip && !is_uneven(g) && g->remaining > 0;
+	}
+	q->tail = i;
+	while (i < s->ngrants && (s->grants[i].effective_at <= s->now ||
+							  is_uneven(&s->grants[i])))
+		i++;
+	q->later = i;
+	q->later_tail = Min(i + MTR_PURSE_CELLS + 1, s->ngrants);
+	for (i = 0; i < s->ngrants; i++)
+		if (i != skip)
+			mtr_behind_count(i < q->tail || (i >= q->later && i < q->later_tail)
+								 ? &ahead
+								 : &q->behind,
+							 s->now, &s->grants[i]);
+	q->event = Min(ahead.n > 0 ? ahead.event : MTR_PURSE_NEVER,
+				   q->behind.n > 0 ? q->behind.event : MTR_PURSE_NEVER);
+}
+
+bool
+mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrQueue *q)
+{
+	const MtrStored *s = q->stored;
+
 	mtr_purse_init(p);
 	mtr_purse_advance(p, now);
 	p->mode = s->mode;
 	p->floor = -s->overdraft_uc;
 	mtr_purse_owe(p, s->debt);
-	for (int i = 0; i < s->ngrants; i++)
-		(void) place(p, now, &s->grants[i]);
+	place_queue(p, now, q);
 	mtr_purse_settle(p, now, 0);
 	return !mtr_purse_is_clean(p);
 }
@@ -83,11 +162,12 @@ mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s)
 static bool
 look_before(MtrTenant *t, Before *b)
 {
+	int               own = mtr_is_giving(mtr_xact_pinned(t)) ? 1 : 0;
 	struct mtr_purse *p = &t->purse;
 	bool              ok;
 
 	SpinLockAcquire(&t->mutex);
-	ok = t->giving == 0;
+	ok = t->giving == own;
 	b->version = t->grants_version;
 	b->now = Max(t->last_posted, p->now);
 	b->n = p->n;
@@ -122,14 +202,17 @@ apply(MtrTenant *t, const Before *b, const MtrStored *s,
 {
 	struct mtr_purse *p = &t->purse;
 	TimestampTz       now = s->now;
+	int               own = mtr_is_giving(mtr_xact_pinned(t)) ? 1 : 0;
 	int               first = -1;
 	bool              wake = false;
+	MtrQueue          queue;
 
 	for (int i = 0; wanted != NULL && i < s->ngrants; i++)
 		if (memcmp(s->grants[i].id, wanted->data, UUID_LEN) == 0)
 			first = i;
+	mtr_queue_grants(&queue, s, first);
 	SpinLockAcquire(&t->mutex);
-	if (t->giving > 0 || t->grants_version != b->version)
+	if (t->giving != own || t->grants_version != b->version)
 	{
 		SpinLockRelease(&t->mutex);
 		return false;
@@ -140,9 +223,9 @@ apply(MtrTenant *t, const Before *b, const MtrStored *s,
 	mtr_purse_forget_behind(p, now);
 	if (first >= 0)
 		*cell = place_wanted(t, now, &s->grants[first]);
-	for (int i = 0; i < s->ngrants; i++)
-		if (i != first || *cell < 0)
-			(void) place(p, now, &s->grants[i]);
+	place_queue(p, now, &queue);
+	if (first >= 0 && *cell < 0)
+		(void) place(p, now, &s->grants[first]);
 	mtr_purse_settle(p, now, 0);
 	if (!mtr_purse_is_clean(p))
 		wake = mtr_tenant_mark_dirty(t);
@@ -178,6 +261,7 @@ read_grants(void *arg)
 
 	r->exists = mtr_grants_stored(r->t->tenant_id, r->before.ids, r->before.n,
 								  r->wanted, r->before.now, &r->stored);
+	mtr_loose_subtract(&r->stored, r->wanted);
 }
 
 bool

@@ -8,11 +8,29 @@
 #include "stored.h"
 
 /*
+ * Grants in the order of MtrStored, on their way into a purse.	Only the first few can
+ * get cells, so that the others, of which there may be many, are summed up before the
+ * purse's lock is taken: those of [tail, later) and [later_tail, ngrants).
+ */
+typedef struct MtrQueue
+{
+	const MtrStored  *stored;
+	int               skip; /* one that is not in it, -1: none */
+	int               tail;
+	int               later;
+	int               later_tail;
+	TimestampTz       event;  /* when the first of all starts or ends */
+	struct mtr_behind behind; /* sums of the others */
+} MtrQueue;
+
+extern void mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip);
+
+/*
  * Fills the purse of a slot that nobody uses yet.	True when it then holds burns
  * that tables lack: the tenant is dirty.
  */
 extern bool
-mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s);
+mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrQueue *q);
 
 /*
  * Reads the grants of a pinned tenant that have no cell, and gives them cells as far

@@ -16,6 +16,7 @@
 
 #include "core/price.h"
 #include "inval.h"
+#include "loose.h"
 #include "slot.h"
 #include "spi.h"
 #include "tenant.h"
@@ -60,6 +61,17 @@ commit_usage(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 		*wake = true;
 }
 
+/* an own grant that has no cell */
+static void
+commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
+{
+	struct mtr_grant g = l->grant;
+
+	g.remaining = g.amount - l->taken;
+	mtr_purse_add_behind(&t->purse, now, &g);
+	t->grants_version++;
+}
+
 static void
 commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 {
@@ -72,11 +84,8 @@ commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 			mtr_purse_burn(&t->purse, r->which, r->amount);
 			break;
 		case MTR_RECORD_GRANT:
-			if (r->grant != NULL)
-			{
-				mtr_purse_add_behind(&t->purse, end->now, r->grant);
-				t->grants_version++;
-			}
+			if (MTR_IS_LOOSE(r->which))
+				commit_loose(mtr_loose_at(r->which), t, end->now);
 			else
 				mtr_purse_arrive(&t->purse, end->now, r->which);
 			break;
@@ -120,16 +129,19 @@ undo_usage(const MtrRecord *r, MtrTenant *t)
 static void
 undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
 {
-	uint32 bit;
+	uint32    bit;
+	MtrLoose *l;
 
-	if (r->grant != NULL)
+	if (MTR_IS_LOOSE(r->which))
 	{
-		t->giving_uc -= r->amount;
-		pin->giving_uc -= r->amount;
+		l = mtr_loose_at(r->which);
+		t->giving_uc -= l->grant.amount;
+		pin->giving_uc -= l->grant.amount;
+		pin->behind_uc -= l->in_force ? l->grant.amount : 0;
 		pin->behind--;
-		pin->behind_uc -= r->which < 0 ? 0 : r->amount;
-		if (pin->behind == 0)
+		if (!mtr_is_giving(pin))
 			t->giving--;
+		l->tenant = NULL;
 		return;
 	}
 	bit = 1u << r->which;
@@ -137,6 +149,7 @@ undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
 		t->purse.cell[r->which].refs--;
 	pin->cells &= ~bit;
 	pin->own &= ~bit;
+	pin->burned &= ~bit;
 	mtr_purse_drop(&t->purse, r->which);
 }
 
@@ -150,7 +163,9 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 			mtr_purse_back(&t->purse, now, r->which, r->amount);
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount > 0)
+			if (r->amount > 0 && MTR_IS_LOOSE(r->which))
+				mtr_loose_back(t, pin, now, r->which, r->amount);
+			else if (r->amount > 0)
 				mtr_purse_back(&t->purse, now, r->which, r->amount);
 			break;
 		case MTR_RECORD_GRANT:
@@ -200,8 +215,11 @@ commit_pin(MtrTenant *t, const MtrPinned *pin)
 	t->max_unflushed_uc += pin->limit;
 	t->purse.mode += pin->mode;
 	t->purse.floor += pin->floor;
-	if (pin->behind > 0)
+	if (mtr_is_giving(pin))
 		t->giving--;
+	/* what others are reading may be from before it was spent */
+	if (pin->loose > 0)
+		t->grants_version++;
 }
 
 static void
@@ -278,6 +296,7 @@ end_xact(bool is_commit)
 		mtr_nrecords = 0;
 		for (int i = 0; i < n; i++)
 			end_records(&mtr_pins[i], &end);
+		mtr_loose_reset();
 	}
 	mtr_inval_end(is_commit);
 	if (is_commit && commit_func != NULL)

@@ -28,9 +28,11 @@ struct MtrPinned
 	uint32     claimed;   /* bit per counter held; MTR_CLAIMED_USAGE */
 	uint32     cells;     /* bit per cell of the purse that holds one */
 	uint32     own;       /* of these, the transaction's own grants */
-	int        behind;    /* own grants for which there was no cell */
-	int64      behind_uc; /* of these, what is in force */
-	int64      giving_uc; /* of these, all; as counted in MtrTenant.giving_uc */
+	uint32     burned;    /* of these, those that records but debits name */
+	int        behind;    /* own grants that have no cell */
+	int64      behind_uc; /* of these, what is left and in force */
+	int        loose;     /* grants spent of that have none any more */
+	int64      giving_uc; /* of both, as counted in MtrTenant.giving_uc */
 	int        life;      /* what is added to MtrTenant.life at commit */
 	int64      limit;     /* ... to MtrTenant.max_unflushed_uc */
 	int        mode;      /* ... to the purse's mode */
@@ -40,6 +42,13 @@ struct MtrPinned
 	int        last;                  /* newest record, -1: none */
 	bool       undone; /* records of a subtransaction, not settled yet */
 };
+
+/* is it counted in MtrTenant.giving? */
+static inline bool
+mtr_is_giving(const MtrPinned *pin)
+{
+	return pin->behind > 0 || pin->loose > 0;
+}
 
 /* registers the callbacks; called once, from _PG_init */
 extern void mtr_xact_init(void);
@@ -69,24 +78,20 @@ extern void mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new);
  */
 extern void mtr_xact_unpin_unused(MtrTenant *t);
 
-/*
- * A part of a debit, which rows of this transaction book; a negative amount takes
- * back what the same level has noted.
- */
+/* a part of a debit, which rows of this transaction book */
 extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
+
+/* takes back what the same level has noted */
+extern void mtr_xact_undebit(MtrTenant *t, const struct mtr_part *part);
 
 /* a part of what usage costs, which the flusher books */
 extern void mtr_xact_burn(MtrTenant *t, const struct mtr_part *part);
 
-/* a grant in an INCOMING cell */
-extern void mtr_xact_grant(MtrTenant *t, int cell);
-
 /*
- * A grant without a cell; the caller has raised giving_uc, and giving if
- * pin->behind was 0.  *grant must live as long as the transaction.
+ * A grant of this transaction, in an INCOMING cell or loose.  In the second case the
+ * caller has raised giving_uc, and giving if mtr_is_giving() was false.
  */
-extern void mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
-								  bool in_force);
+extern void mtr_xact_grant(MtrTenant *t, int cell);
 
 /* comes back to a cell at commit */
 extern void mtr_xact_refund(MtrTenant *t, const struct mtr_part *part);
