@@ -206,6 +206,7 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
 
 	Assert(n > 0 && n <= MTR_METERS);
 	mtr_xact_reserve(n + MTR_PURSE_SOURCES);
+	mtr_gate_refresh(refs[0].tenant);
 	result = charge_in_bound(refs, qty, n, &b, s);
 	if (result == CHARGED_OUT_OF_RANGE)
 		ereport(ERROR,

@@ -181,6 +181,13 @@ typedef struct MtrAgain
  */
 extern void mtr_gate_again(MtrTenant *t, MtrAgain *again, MtrPaid *paid);
 
+/*
+ * When what a subtransaction took of loose grants has come back, they may burn before
+ * those in cells: then loads the purse again, if that is possible now.	 Nobody else
+ * does while this transaction has loose grants.
+ */
+extern void mtr_gate_refresh(MtrTenant *t);
+
 /* raises that 53400 */
 extern void
 mtr_raise_many_grants(const MtrTenant *t) pg_attribute_noreturn();

@@ -52,6 +52,12 @@ mtr_loose_add(const MtrLoose *l)
 	return MTR_LOOSE_CELL(nloose++);
 }
 
+bool
+mtr_loose_any(void)
+{
+	return nloose > 0;
+}
+
 void
 mtr_loose_reset(void)
 {

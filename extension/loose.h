@@ -37,6 +37,9 @@ extern MtrLoose *mtr_loose_at(int cell);
 /* the cell number of one more; room is reserved */
 extern int mtr_loose_add(const MtrLoose *l);
 
+/* has there been one in this transaction? */
+extern bool mtr_loose_any(void);
+
 /* all of them are gone: the transaction has ended */
 extern void mtr_loose_reset(void);
 

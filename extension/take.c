@@ -44,11 +44,11 @@ mtr_gate_wait(MtrTenant *t, MtrAgain *again)
 }
 
 /*
- * Would nobody but this transaction make room?	 What it does not take for rows of its
- * own keeps its cell to the end, and one step takes from so many cells at most.
+ * Would nobody but this transaction make room?	 A grant that pays for its usage keeps its
+ * cell to the end, and usage takes from so many cells in one step.
  */
 static bool
-is_for_ever(MtrTenant *t)
+is_for_ever(MtrTenant *t, bool is_usage)
 {
 	const MtrPinned *pin = mtr_xact_pinned(t);
 	bool             result = true;
@@ -58,9 +58,10 @@ is_for_ever(MtrTenant *t)
 	{
 		const struct mtr_cell *c = &t->purse.cell[i];
 
-		result = result && ((pin->burned & (1u << i)) != 0 ||
-							(c->grant.remaining > 0 &&
-							 (c->state == MTR_CELL_LIVE || (pin->own & (1u << i)))));
+		result =
+			result && ((pin->burned & (1u << i)) != 0 ||
+					   (is_usage && c->grant.remaining > 0 &&
+						(c->state == MTR_CELL_LIVE || (pin->own & (1u << i)))));
 	}
 	SpinLockRelease(&t->mutex);
 	return result;
@@ -88,9 +89,25 @@ mtr_gate_again(MtrTenant *t, MtrAgain *again, MtrPaid *paid)
 	again->loaded = mtr_refill(t, NULL, NULL, NULL);
 	if (again->loaded && (freed > 0 || !was_loaded))
 		return;
-	if (again->loaded && paid == NULL && is_for_ever(t))
+	if (again->loaded && is_for_ever(t, paid == NULL))
 		mtr_raise_many_grants(t);
 	mtr_gate_wait(t, again);
+}
+
+void
+mtr_gate_refresh(MtrTenant *t)
+{
+	bool is_wanted;
+
+	if (!mtr_loose_any())
+		return;
+	SpinLockAcquire(&t->mutex);
+	is_wanted = t->purse.reload_wanted;
+	SpinLockRelease(&t->mutex);
+	if (!is_wanted)
+		return;
+	(void) mtr_loosen(t, NULL);
+	(void) mtr_refill(t, NULL, NULL, NULL);
 }
 
 /* ---- what is taken ---- */
@@ -171,6 +188,7 @@ mtr_take(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s)
 
 	Assert(amount_uc > 0 && amount_uc <= MTR_MAX_AMOUNT_UC);
 	memset(paid, 0, sizeof(*paid));
+	mtr_gate_refresh(t);
 	rest -= take_own_behind(t, rest, paid);
 	while (rest > 0)
 	{

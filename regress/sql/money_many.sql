@@ -79,6 +79,7 @@ SELECT pg_temp.paid(mortar.charge('man_c', 105, 'c4'));
 ROLLBACK;
 SELECT pg_temp.available('man_c'), pg_temp.left_of('man_c');
 SELECT pg_temp.paid(mortar.charge('man_c', 119, 'c5'));
+SELECT pg_temp.left_of('man_c');
 
 -- ---- a key that another call has used; an error behind the charge ----
 SELECT mortar.create_tenant('man_d');
@@ -165,9 +166,15 @@ SELECT pg_temp.available('man_h');
 -- what is charged makes room for it
 BEGIN;
 SELECT pg_temp.paid(mortar.charge('man_h', 100, 'c1'));
-SELECT mortar.record_usage('man_h', 'requests', 75);
-SELECT pg_temp.paid(mortar.charge('man_h', 25, 'c2'));
+SELECT mortar.record_usage('man_h', 'requests', 55);
+SELECT pg_temp.paid(mortar.charge('man_h', 45, 'c2'));
 SELECT pg_temp.available('man_h');
+ROLLBACK;
+-- but usage holds every cell that it has
+BEGIN;
+SELECT mortar.record_usage('man_h', 'requests', 75);
+SELECT pg_temp.paid(mortar.charge('man_h', 5, 'c1'));
+SELECT mortar.charge('man_h', 1, 'c2');
 ROLLBACK;
 SELECT pg_temp.available('man_h'), pg_temp.left_of('man_h');
 BEGIN;
