@@ -195,6 +195,7 @@ charge_in_bound(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 		mtr_wake_flusher(&MtrShared->db[t->db]);
 		mtr_slot_nap(BOUND_POLL_MS);
 	}
+	mtr_gate_done(&again);
 	return result;
 }
 

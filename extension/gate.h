@@ -172,6 +172,7 @@ typedef struct MtrAgain
 {
 	int64 deadline; /* 0: nobody waits */
 	bool  loaded;   /* the last time it was loaded */
+	struct MtrKept *kept; /* what was read for that, or NULL */
 } MtrAgain;
 
 /*
@@ -197,6 +198,9 @@ mtr_raise_many_grants(const MtrTenant *t) pg_attribute_noreturn();
  * has made could pay for usage?
  */
 extern bool mtr_is_behind_enough(MtrTenant *t, int64 amount);
+
+/* it is over */
+extern void mtr_gate_done(MtrAgain *again);
 
 /* the same when something has to be waited for */
 extern void mtr_gate_wait(MtrTenant *t, MtrAgain *again);

@@ -206,19 +206,23 @@ rename_cell(const MtrPinned *pin, MtrPaid *paid, int from, int to)
 }
 
 int
-mtr_loosen(MtrTenant *t, MtrPaid *paid)
+mtr_loosen(MtrTenant *t, MtrPaid *paid, uint32 *version)
 {
 	MtrPinned  *pin = mtr_xact_pinned(t);
 	TimestampTz now = GetCurrentTimestamp();
 	int64       taken[MTR_PURSE_CELLS];
 	int         cell[MTR_PURSE_CELLS];
 	MtrLoose    got[MTR_PURSE_CELLS];
+	bool        is_known;
 	int         n;
 
 	mtr_loose_reserve(MTR_PURSE_CELLS);
 	sum_up_debits(pin, taken);
 	SpinLockAcquire(&t->mutex);
+	is_known = version != NULL && *version == t->grants_version;
 	n = free_cells(pin, Max(now, t->last_posted), taken, cell, got);
+	if (is_known)
+		*version = t->grants_version;
 	SpinLockRelease(&t->mutex);
 	for (int i = 0; i < n; i++)
 	{

@@ -59,9 +59,10 @@ mtr_loose_take_own(MtrTenant *t, TimestampTz now, int64 amount, MtrPaid *paid);
 
 /*
  * Frees cells: their grants get loose where nothing stands against it.  Parts of
- * *paid (or NULL) that name them are renamed, too.	 Returns how many cells.
+ * *paid (or NULL) that name them are renamed, too.	 Returns how many cells.	What was
+ * true for MtrTenant.grants_version *version (or NULL) stays so.
  */
-extern int mtr_loosen(MtrTenant *t, MtrPaid *paid);
+extern int mtr_loosen(MtrTenant *t, MtrPaid *paid, uint32 *version);
 
 /*
  * Takes off what this transaction has spent of grants that tables show whole; those

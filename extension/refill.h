@@ -19,6 +19,7 @@ typedef struct MtrQueue
 	int               tail;
 	int               later;
 	int               later_tail;
+	bool              demoted; /* one has lost its cell for another */
 	TimestampTz       event;  /* when the first of all starts or ends */
 	struct mtr_behind behind; /* sums of the others */
 } MtrQueue;
@@ -30,7 +31,7 @@ extern void mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip);
  * that tables lack: the tenant is dirty.
  */
 extern bool
-mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrQueue *q);
+mtr_purse_load(struct mtr_purse *p, TimestampTz now, MtrQueue *q);
 
 /*
  * Reads the grants of a pinned tenant that have no cell, and gives them cells as far
@@ -42,6 +43,23 @@ mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrQueue *q);
  */
 extern bool
 mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists);
+
+/*
+ * The same for one that takes all that it gets, step by step: the grants that found no
+ * cell are kept (all zero at first), and not read again as long as nobody else has
+ * changed anything.	mtr_kept_free() when it has enough.
+ */
+struct MtrKept
+{
+	bool      is_valid;
+	uint32    version; /* MtrTenant.grants_version that it is true for */
+	MtrStored stored;
+};
+
+typedef struct MtrKept MtrKept;
+
+extern bool mtr_refill_kept(MtrTenant *t, MtrKept *kept);
+extern void mtr_kept_free(MtrKept *kept);
 
 /* the mutex is held: would it help to read them, as far as can be seen? */
 extern bool mtr_refill_wanted(MtrTenant *t, TimestampTz now);

@@ -53,7 +53,7 @@ read_tables(const char *tenant, Loaded *l)
 }
 
 static void
-fill(MtrTenant *t, const Loaded *l, const MtrQueue *q, uint64 generation)
+fill(MtrTenant *t, const Loaded *l, MtrQueue *q, uint64 generation)
 {
 	TimestampTz now = Max(l->stored.now, l->stored.last_posted);
 	bool        wake = false;

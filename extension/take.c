@@ -83,15 +83,27 @@ mtr_raise_many_grants(const MtrTenant *t)
 void
 mtr_gate_again(MtrTenant *t, MtrAgain *again, MtrPaid *paid)
 {
-	int  freed = mtr_loosen(t, paid);
 	bool was_loaded = again->loaded;
+	int  freed;
 
-	again->loaded = mtr_refill(t, NULL, NULL, NULL);
+	if (again->kept == NULL)
+		again->kept = palloc0(sizeof(MtrKept));
+	freed = mtr_loosen(t, paid, &again->kept->version);
+	again->loaded = mtr_refill_kept(t, again->kept);
 	if (again->loaded && (freed > 0 || !was_loaded))
 		return;
 	if (again->loaded && is_for_ever(t, paid == NULL))
 		mtr_raise_many_grants(t);
 	mtr_gate_wait(t, again);
+}
+
+void
+mtr_gate_done(MtrAgain *again)
+{
+	if (again->kept == NULL)
+		return;
+	mtr_kept_free(again->kept);
+	pfree(again->kept);
 }
 
 void
@@ -106,7 +118,7 @@ mtr_gate_refresh(MtrTenant *t)
 	SpinLockRelease(&t->mutex);
 	if (!is_wanted)
 		return;
-	(void) mtr_loosen(t, NULL);
+	(void) mtr_loosen(t, NULL, NULL);
 	(void) mtr_refill(t, NULL, NULL, NULL);
 }
 
@@ -201,6 +213,7 @@ mtr_take(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s)
 			again.deadline = 0;
 		mtr_gate_again(t, &again, paid);
 	}
+	mtr_gate_done(&again);
 	if (rest == 0)
 		return true;
 	mtr_untake(t, paid);
