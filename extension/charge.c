@@ -218,7 +218,8 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
 						   "tenant is at most " INT64_FORMAT " micro-credits.",
 						   MTR_MAX_QUANTITY, PG_INT64_MAX)));
 	/* usage is burned by cells, and what has none is not there before the commit */
-	if (result == CHARGED_SHORT && mtr_is_behind_enough(refs[0].tenant, b.total))
+	if (result == CHARGED_SHORT &&
+		mtr_is_behind_enough(refs[0].tenant, b.total))
 		mtr_raise_many_grants(refs[0].tenant);
 	if (result != CHARGED)
 		return false;

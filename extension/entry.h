@@ -31,8 +31,8 @@ mtr_post(MtrTenant *t, const MtrEntry *e, const pg_uuid_t *movement_id);
  * Posts a movement with a row for each part: e->from is the part's account, grant and
  * amount are the part's.
  */
-extern void mtr_post_parts(MtrTenant *t, const MtrEntry *e,
-						   const MtrPaid *paid, const pg_uuid_t *movement_id);
+extern void mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrPaid *paid,
+						   const pg_uuid_t *movement_id);
 
 /* an amount_uc argument: 1 .. MTR_MAX_AMOUNT_UC; raises 22003, 22004, 22023 */
 extern int64 mtr_amount_arg(FunctionCallInfo fcinfo, int argno);

@@ -148,8 +148,7 @@ mtr_is_behind_enough(MtrTenant *t, int64 amount)
 	is_enough = amount > 0;
 	amount -= mtr_behind_locked(t, pin, amount);
 	own_limits(t, pin, 1);
-	is_enough =
-		is_enough && amount <= mtr_purse_spendable(&t->purse, pin->own);
+	is_enough = is_enough && amount <= mtr_purse_spendable(&t->purse, pin->own);
 	own_limits(t, pin, -1);
 	SpinLockRelease(&t->mutex);
 	return is_enough;

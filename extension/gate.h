@@ -170,9 +170,9 @@ extern bool mtr_is_short_locked(MtrTenant *t, const MtrPinned *pin,
 /* how it goes to load the purse again */
 typedef struct MtrAgain
 {
-	int64 deadline; /* 0: nobody waits */
-	bool  loaded;   /* the last time it was loaded */
-	struct MtrKept *kept; /* what was read for that, or NULL */
+	int64           deadline; /* 0: nobody waits */
+	bool            loaded;   /* the last time it was loaded */
+	struct MtrKept *kept;     /* what was read for that, or NULL */
 } MtrAgain;
 
 /*
@@ -190,8 +190,7 @@ extern void mtr_gate_again(MtrTenant *t, MtrAgain *again, MtrPaid *paid);
 extern void mtr_gate_refresh(MtrTenant *t);
 
 /* raises that 53400 */
-extern void
-mtr_raise_many_grants(const MtrTenant *t) pg_attribute_noreturn();
+extern void mtr_raise_many_grants(const MtrTenant *t) pg_attribute_noreturn();
 
 /*
  * Would credits suffice for amount, if the grants without a cell that this transaction

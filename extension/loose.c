@@ -83,6 +83,7 @@ mtr_loose_back(MtrTenant *t, MtrPinned *pin, TimestampTz now, int cell,
 	pin->giving_uc -= amount;
 	mtr_purse_return(&t->purse, now, &back);
 	t->grants_version++;
+	t->refilled_at = 0; /* it may burn first: whoever comes next reads it */
 	if (l->taken > 0)
 		return;
 	pin->loose--;
@@ -150,8 +151,7 @@ count_loose(MtrPinned *pin, int cell, TimestampTz now, MtrLoose *l)
 	if (l->own)
 	{
 		/* if it is in force, nothing is left of it */
-		l->in_force =
-			l->grant.effective_at <= now && now < l->grant.expires_at;
+		l->in_force = l->grant.effective_at <= now && now < l->grant.expires_at;
 		uc = l->grant.amount;
 		pin->behind++;
 	}
@@ -228,8 +228,7 @@ mtr_loosen(MtrTenant *t, MtrPaid *paid, uint32 *version)
 	{
 		bool is_named = got[i].own || got[i].taken > 0;
 
-		rename_cell(pin, paid, cell[i],
-					is_named ? mtr_loose_add(&got[i]) : -1);
+		rename_cell(pin, paid, cell[i], is_named ? mtr_loose_add(&got[i]) : -1);
 	}
 	return n;
 }

@@ -132,8 +132,8 @@ mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip)
 		n += i != skip && !is_uneven(g) && g->remaining > 0;
 	}
 	q->tail = i;
-	while (i < s->ngrants && (s->grants[i].effective_at <= s->now ||
-							  is_uneven(&s->grants[i])))
+	while (i < s->ngrants &&
+		   (s->grants[i].effective_at <= s->now || is_uneven(&s->grants[i])))
 		i++;
 	q->later = i;
 	q->later_tail = Min(i + MTR_PURSE_CELLS + 1, s->ngrants);
@@ -300,7 +300,7 @@ read_grants(void *arg)
 	Reading *r = arg;
 
 	r->found = mtr_grants_stored(r->t->tenant_id, r->before.ids, r->before.n,
-								  r->wanted, r->before.now, &r->stored);
+								 r->wanted, r->before.now, &r->stored);
 	mtr_loose_subtract(&r->stored, r->wanted);
 }
 
@@ -320,8 +320,8 @@ refill(Reading *r, int *cell)
 		mtr_untimed(read_grants, r);
 		if (r->wanted != NULL)
 			r->exists = r->found && has_grant(&r->stored, r->wanted);
-		done = r->found && apply(t, &r->before, &r->stored, r->wanted, cell,
-								 &r->whole);
+		done = r->found &&
+			   apply(t, &r->before, &r->stored, r->wanted, cell, &r->whole);
 	}
 	mtr_unlock(MTR_LOCK_LOAD, t->tenant_id);
 	return done;

@@ -20,8 +20,8 @@ typedef struct MtrQueue
 	int               later;
 	int               later_tail;
 	bool              demoted; /* one has lost its cell for another */
-	TimestampTz       event;  /* when the first of all starts or ends */
-	struct mtr_behind behind; /* sums of the others */
+	TimestampTz       event;   /* when the first of all starts or ends */
+	struct mtr_behind behind;  /* sums of the others */
 } MtrQueue;
 
 extern void mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip);
@@ -30,8 +30,7 @@ extern void mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip);
  * Fills the purse of a slot that nobody uses yet.	True when it then holds burns
  * that tables lack: the tenant is dirty.
  */
-extern bool
-mtr_purse_load(struct mtr_purse *p, TimestampTz now, MtrQueue *q);
+extern bool mtr_purse_load(struct mtr_purse *p, TimestampTz now, MtrQueue *q);
 
 /*
  * Reads the grants of a pinned tenant that have no cell, and gives them cells as far

@@ -133,8 +133,8 @@ mtr_paid_reserve(MtrPaid *paid, int n)
 	if (paid->part == NULL)
 		paid->part = palloc(paid->max * sizeof(struct mtr_part));
 	else
-		paid->part = repalloc_huge(paid->part,
-								   paid->max * sizeof(struct mtr_part));
+		paid->part =
+			repalloc_huge(paid->part, paid->max * sizeof(struct mtr_part));
 }
 
 /* notes what a step has taken; returns how much */

@@ -70,6 +70,7 @@ commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
 	g.remaining = g.amount - l->taken;
 	mtr_purse_add_behind(&t->purse, now, &g);
 	t->grants_version++;
+	t->refilled_at = 0; /* it may burn first: whoever comes next reads it */
 }
 
 static void

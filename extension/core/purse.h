@@ -290,9 +290,8 @@ extern void mtr_behind_count(struct mtr_behind *b, int64_t now,
  * in one step.  False, and nothing has changed, when one of them has started or
  * ended since, or when they do not fit: then count one by one.
  */
-extern bool
-mtr_purse_add_all_behind(struct mtr_purse *p, int64_t now,
-						 const struct mtr_behind *b) MTR_MUSTCHECK;
+extern bool mtr_purse_add_all_behind(struct mtr_purse *p, int64_t now,
+									 const struct mtr_behind *b) MTR_MUSTCHECK;
 
 /*
  * mtr_purse_forget_behind uncounts all grants without a cell: the loader has

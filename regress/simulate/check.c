@@ -51,8 +51,7 @@ loose_of(const struct tx *tx, int g)
 
 	for (int i = 0; i < TXS; i++)
 		for (int k = 0; w.tx[i].state != TX_NONE && k < w.tx[i].n; k++)
-			if ((tx == NULL || tx == &w.tx[i]) &&
-				w.tx[i].record[k].of == g &&
+			if ((tx == NULL || tx == &w.tx[i]) && w.tx[i].record[k].of == g &&
 				w.tx[i].record[k].cell == LOOSE &&
 				is_in_flight(&w.tx[i], &w.tx[i].record[k]))
 				sum += w.tx[i].record[k].amount;
@@ -110,10 +109,9 @@ check_grant(int g, __int128 flight)
 		REQUIRE(cell < 0, "grant %d has a cell", g);
 		REQUIRE(flight == loose_of(NULL, g),
 				"grant %d has no cell, but is in flight", g);
-		REQUIRE(m.g[g].where != BEHIND ||
-					m.g[g].counted <= in_tables(g) - flight,
-				"grant %d counts %ld, that is too much", g,
-				(long) m.g[g].counted);
+		REQUIRE(
+			m.g[g].where != BEHIND || m.g[g].counted <= in_tables(g) - flight,
+			"grant %d counts %ld, that is too much", g, (long) m.g[g].counted);
 		REQUIRE(m.g[g].burned == w.t.burned[g], "grant %d: burns lost", g);
 		return;
 	}

@@ -83,7 +83,7 @@ extern void minutes_flushed(int slot, int64_t qty);
 /* check.c: memory, tables and model say the same */
 extern void     check_all(void);
 extern void     dump_all(void);
-extern __int128 in_flight(int of); /* of a source */
+extern __int128 in_flight(int of);                    /* of a source */
 extern __int128 loose_of(const struct tx *tx, int g); /* NULL: of all */
 
 #endif /* MTR_MODEL_H */

@@ -110,8 +110,7 @@ demote(int than, int64_t now)
 	sim_trace("grant %d loses cell %d", expected, cell);
 	w.stats.demoted++;
 	REQUIRE(in_flight(expected) == loose_of(NULL, expected) &&
-				in_flight(OF_DEBT) == 0 &&
-				!flush_names(expected),
+				in_flight(OF_DEBT) == 0 && !flush_names(expected),
 			"grant %d gives way while in use", expected);
 	remaining = m_remaining(expected);
 	m.g[expected].where = NOWHERE;
@@ -293,8 +292,7 @@ apply(struct refill *r)
 {
 	int64_t now = r->now > w.t.last ? r->now : w.t.last;
 
-	if (w.version != r->version ||
-		w.giving != (tx_is_giving(r->tx) ? 1 : 0))
+	if (w.version != r->version || w.giving != (tx_is_giving(r->tx) ? 1 : 0))
 	{
 		w.stats.stale_refills++;
 		return;

@@ -256,12 +256,11 @@ extern void remove_old_rows(void);
 extern int  source_of(int cell);
 
 /* refill.c: grants behind get cells again */
-extern void refill_begin(struct tx *tx, int wanted);
-extern void refill_go_on(void);
-extern void refill_forget(void);
-extern void
-load_grants(const int list[], const int64_t remaining[], int n, int64_t now,
-			int64_t read_at);
+extern void    refill_begin(struct tx *tx, int wanted);
+extern void    refill_go_on(void);
+extern void    refill_forget(void);
+extern void    load_grants(const int list[], const int64_t remaining[], int n,
+						   int64_t now, int64_t read_at);
 extern int     add_incoming(int row);
 extern bool    is_uneven(int g);
 extern int64_t in_tables(int g);
