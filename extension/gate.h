@@ -173,6 +173,7 @@ typedef struct MtrAgain
 	int64           deadline; /* 0: nobody waits */
 	bool            loaded;   /* the last time it was loaded */
 	struct MtrKept *kept;     /* what was read for that, or NULL */
+	bool            is_usage;
 } MtrAgain;
 
 /*

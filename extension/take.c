@@ -23,29 +23,10 @@
 
 /* ---- loading the purse again ---- */
 
-void
-mtr_gate_wait(MtrTenant *t, MtrAgain *again)
-{
-	int64 now = mtr_now_ms();
-
-	if (again->deadline == 0)
-		again->deadline = now + MTR_SLOT_WAIT_MS;
-	if (now >= again->deadline)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("grants of tenant \"%s\" cannot be loaded now",
-						t->tenant_id),
-				 errdetail("%d grants at a time are in memory, and running "
-						   "transactions use them.",
-						   MTR_PURSE_CELLS),
-				 errhint("Try again.")));
-	mtr_wake_flusher(&MtrShared->db[t->db]);
-	mtr_slot_nap(AGAIN_POLL_MS);
-}
-
 /*
- * Would nobody but this transaction make room?	 A grant that pays for its usage keeps its
- * cell to the end, and usage takes from so many cells in one step.
+ * Does nobody but this transaction stand in the way?  A grant that pays for its usage
+ * keeps its cell to the end.	Usage takes from so many cells in one step, so that it
+ * can also be in its own way; but then others may still use up what is in them.
  */
 static bool
 is_for_ever(MtrTenant *t, bool is_usage)
@@ -81,18 +62,41 @@ mtr_raise_many_grants(const MtrTenant *t)
 }
 
 void
+mtr_gate_wait(MtrTenant *t, MtrAgain *again)
+{
+	int64 now = mtr_now_ms();
+
+	if (again->deadline == 0)
+		again->deadline = now + MTR_SLOT_WAIT_MS;
+	if (now >= again->deadline && again->is_usage && is_for_ever(t, true))
+		mtr_raise_many_grants(t);
+	if (now >= again->deadline)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("grants of tenant \"%s\" cannot be loaded now",
+						t->tenant_id),
+				 errdetail("%d grants at a time are in memory, and running "
+						   "transactions use them.",
+						   MTR_PURSE_CELLS),
+				 errhint("Try again.")));
+	mtr_wake_flusher(&MtrShared->db[t->db]);
+	mtr_slot_nap(AGAIN_POLL_MS);
+}
+
+void
 mtr_gate_again(MtrTenant *t, MtrAgain *again, MtrPaid *paid)
 {
 	bool was_loaded = again->loaded;
 	int  freed;
 
+	again->is_usage = paid == NULL;
 	if (again->kept == NULL)
 		again->kept = palloc0(sizeof(MtrKept));
 	freed = mtr_loosen(t, paid, &again->kept->version);
 	again->loaded = mtr_refill_kept(t, again->kept);
 	if (again->loaded && (freed > 0 || !was_loaded))
 		return;
-	if (again->loaded && is_for_ever(t, paid == NULL))
+	if (again->loaded && is_for_ever(t, false))
 		mtr_raise_many_grants(t);
 	mtr_gate_wait(t, again);
 }
