@@ -189,7 +189,9 @@ take_some(MtrTenant *t, int64 *rest, bool may_drain, MtrPaid *paid,
 	pin = mtr_xact_pinned(t);
 	SpinLockAcquire(&t->mutex);
 	taken = mtr_take_locked(t, pin, now, *rest, &parts, s);
-	if (taken == MTR_TAKEN_AGAIN && may_drain)
+	/* while another has loose grants, what is taken could not get loose: wait first */
+	if (taken == MTR_TAKEN_AGAIN && may_drain &&
+		t->giving == (mtr_is_giving(pin) ? 1 : 0))
 		(void) mtr_drain_locked(t, pin, now, *rest, &parts);
 	SpinLockRelease(&t->mutex);
 	*rest -= note(t, &parts, paid);

@@ -297,8 +297,8 @@ end_xact(bool is_commit)
 		mtr_nrecords = 0;
 		for (int i = 0; i < n; i++)
 			end_records(&mtr_pins[i], &end);
-		mtr_loose_reset();
 	}
+	mtr_loose_reset();
 	mtr_inval_end(is_commit);
 	if (is_commit && commit_func != NULL)
 		commit_func(commit_arg);
