@@ -12,6 +12,7 @@
 #include "utils/timestamp.h"
 
 #include "balance.h"
+#include "expire.h"
 #include "life.h"
 #include "loose.h"
 #include "slot.h"
@@ -65,17 +66,24 @@ mtr_balance_of(MtrTenant *t, MtrBalance *b)
 	MtrPinned       *pin = mtr_xact_pinned(t);
 	TimestampTz      now = GetCurrentTimestamp();
 	struct mtr_purse purse;
+	MtrExpired       expired;
+	int64            own;
 
 	SpinLockAcquire(&t->mutex);
 	mtr_purse_advance(&t->purse, Max(now, t->last_posted));
 	purse = t->purse;
-	b->held = t->held;
+	b->held = t->held - pin->unhold;
 	b->unflushed = mtr_unflushed_cost(t);
+	own = mtr_own_refunds(t, pin);
 	SpinLockRelease(&t->mutex);
-	b->available =
-		purse.available + mtr_purse_own(&purse, pin->own) + pin->behind_uc;
+	b->available = purse.available + mtr_purse_own(&purse, pin->own) +
+				   pin->behind_uc + own;
+	mtr_expired_of(t, &expired);
+	b->available += expired.freed;
+	b->held -= expired.held;
 	b->next_expiry = next_expiry(t->tenant_id, &purse, pin->own);
 	b->life = mtr_life(t);
+	b->frozen = mtr_is_frozen(t);
 }
 
 static void
@@ -90,15 +98,18 @@ balance_of_slot(const char *tenant, MtrBalance *b)
 static void
 balance_of_tables(const char *tenant, MtrBalance *b)
 {
-	MtrStored s;
+	MtrStored  s;
+	MtrExpired expired;
 
 	if (!mtr_tenant_stored(tenant, &s))
 		mtr_raise_no_tenant(tenant);
-	b->available = mtr_stored_available(&s);
-	b->held = s.held;
+	mtr_expired_stored(tenant, &expired);
+	b->available = mtr_stored_available(&s) + expired.freed;
+	b->held = s.held - expired.held;
 	b->unflushed = 0;
 	b->next_expiry = first_end(s.grants, s.ngrants);
 	b->life = s.life;
+	b->frozen = s.frozen;
 }
 
 /*
@@ -133,7 +144,7 @@ mtr_balance(PG_FUNCTION_ARGS)
 	values[3] = Int64GetDatum(Max(-b.available, 0));
 	values[4] = TimestampTzGetDatum(b.next_expiry);
 	nulls[4] = TIMESTAMP_IS_NOEND(b.next_expiry);
-	values[5] = CStringGetTextDatum(mtr_life_name(b.life));
+	values[5] = CStringGetTextDatum(mtr_state_name(b.life, b.frozen));
 	PG_RETURN_DATUM(HeapTupleGetDatum(
 		heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

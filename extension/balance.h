@@ -10,10 +10,11 @@
 typedef struct MtrBalance
 {
 	int64       available; /* < 0: the tenant is in debt */
-	int64       held;
+	int64       held;      /* by holds that have not expired */
 	int64       unflushed;
 	TimestampTz next_expiry; /* DT_NOEND: never */
 	MtrLife     life;
+	bool        frozen;
 } MtrBalance;
 
 /*

@@ -206,7 +206,7 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
 	Charged result;
 
 	Assert(n > 0 && n <= MTR_METERS);
-	mtr_xact_reserve(n + MTR_PURSE_SOURCES);
+	mtr_xact_reserve(n + 3 * MTR_PURSE_SOURCES);
 	mtr_gate_refresh(refs[0].tenant);
 	result = charge_in_bound(refs, qty, n, &b, s);
 	if (result == CHARGED_OUT_OF_RANGE)
@@ -226,7 +226,6 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
 	for (int i = 0; i < n; i++)
 		if (qty[i] > 0)
 			mtr_xact_usage(&refs[i], qty[i]);
-	for (int i = 0; i < b.parts.n; i++)
-		mtr_xact_burn(refs[0].tenant, &b.parts.part[i]);
+	mtr_note_parts(refs[0].tenant, &b.parts, true);
 	return true;
 }

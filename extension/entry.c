@@ -98,23 +98,38 @@ mtr_post(MtrTenant *t, const MtrEntry *e, const pg_uuid_t *movement_id)
 }
 
 void
+mtr_post_rows(MtrTenant *t, const MtrEntry *rows, int n,
+			  const pg_uuid_t *movement_id)
+{
+	TimestampTz posted_at = posting_time(t);
+
+	for (int i = 0; i < n; i++)
+	{
+		pg_uuid_t entry_id = *movement_id;
+
+		if (i > 0)
+			mtr_new_id(&entry_id);
+		post_row(&rows[i], &entry_id, movement_id, posted_at);
+	}
+}
+
+void
 mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrPaid *paid,
 			   const pg_uuid_t *movement_id)
 {
-	TimestampTz posted_at = posting_time(t);
+	MtrEntry  *rows = palloc_extended(paid->n * sizeof(*rows), MCXT_ALLOC_HUGE);
+	pg_uuid_t *grants =
+		palloc_extended(paid->n * sizeof(*grants), MCXT_ALLOC_HUGE);
 
 	for (int i = 0; i < paid->n; i++)
 	{
 		const struct mtr_part *part = &paid->part[i];
-		pg_uuid_t              grant_id = mtr_part_grant(t, part);
-		pg_uuid_t              entry_id = *movement_id;
-		MtrEntry               row = *e;
 
-		if (i > 0)
-			mtr_new_id(&entry_id);
-		row.from = mtr_part_account(part);
-		row.grant_id = part->cell < MTR_PURSE_CELLS ? &grant_id : NULL;
-		row.amount_uc = part->amount;
-		post_row(&row, &entry_id, movement_id, posted_at);
+		grants[i] = mtr_part_grant(t, part);
+		rows[i] = *e;
+		rows[i].from = mtr_part_account(part);
+		rows[i].grant_id = part->cell < MTR_PURSE_CELLS ? &grants[i] : NULL;
+		rows[i].amount_uc = part->amount;
 	}
+	mtr_post_rows(t, rows, paid->n, movement_id);
 }

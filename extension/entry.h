@@ -34,6 +34,13 @@ mtr_post(MtrTenant *t, const MtrEntry *e, const pg_uuid_t *movement_id);
 extern void mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrPaid *paid,
 						   const pg_uuid_t *movement_id);
 
+/*
+ * Posts a movement of several rows, all at one time; the first one's entry_id is the
+ * movement's id.
+ */
+extern void mtr_post_rows(MtrTenant *t, const MtrEntry *rows, int n,
+						  const pg_uuid_t *movement_id);
+
 /* an amount_uc argument: 1 .. MTR_MAX_AMOUNT_UC; raises 22003, 22004, 22023 */
 extern int64 mtr_amount_arg(FunctionCallInfo fcinfo, int argno);
 

@@ -28,6 +28,12 @@ extern void mtr_utility_init(void);
 extern void mtr_stopfile_init(void);
 
 /*
+ * Leaves word in a file that the database is used in this epoch, for the case
+ * that no flusher comes to say so in mortar.epochs.  Failures are logged.
+ */
+extern void mtr_stopfile_open(Oid dboid);
+
+/*
  * Waits, for a second at most, until no usage of before the last clean stop is
  * left to be entered into this database's tables; false when there is still
  * some.  Before that no tenant's slot may be loaded: it would miss that usage.

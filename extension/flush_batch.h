@@ -214,4 +214,10 @@ mtr_flush_note_error(MtrDb *db, const char *what, const ErrorData *error);
  */
 extern MtrFlushResult mtr_stopfile_enter(MtrDb *db);
 
+/*
+ * Enters epochs of which only a file tells that this database was seen in them,
+ * without a word of how they ended.  Needs SPI.
+ */
+extern void mtr_stopfile_enter_open(void);
+
 #endif /* MORTAR_FLUSH_BATCH_H */

@@ -9,7 +9,8 @@
  * the way of DROP DATABASE and its like: these ask it to leave (utility.c).
  *
  * The first flusher of a database in an epoch (an epoch is one life of shared
- * memory) enters what clean stops have left in files, and then the epoch itself.
+ * memory) enters what clean stops have left in files, then the epoch itself, and
+ * those before it that had no flusher.
  *
  * When the server stops, sessions and workers get SIGTERM at the same time.
  * So the flusher goes on until nobody is left who could still commit usage; what
@@ -174,6 +175,7 @@ enter_epoch_step(void *arg)
 	Datum args[4];
 
 	mtr_flush_epoch(false);
+	mtr_stopfile_enter_open();
 	args[0] = UUIDPGetDatum(&MtrShared->epoch_id);
 	args[1] = Int64GetDatum((int64) GetSystemIdentifier());
 	args[2] = TimestampTzGetDatum(MtrShared->epoch_start);
@@ -199,6 +201,8 @@ enter_epoch(Flusher *f)
 		mtr_flush_note_error(f->db, "the epoch could not be entered", error);
 		FreeErrorData(error);
 	}
+	if (result == MTR_FLUSH_OK)
+		mtr_stopfile_forget(MyDatabaseId, MTR_STOPFILE_OPEN);
 	f->entered = result == MTR_FLUSH_OK;
 	f->enter_again = mtr_now_ms() + ENTER_AGAIN_MS;
 	return result;
@@ -301,7 +305,7 @@ forget_database(void)
 			mtr_wake_launcher();
 		}
 	}
-	mtr_stopfile_forget(MyDatabaseId);
+	mtr_stopfile_forget(MyDatabaseId, NULL);
 }
 
 /*

@@ -36,7 +36,7 @@ static int64
 available_locked(MtrTenant *t, const MtrPinned *pin)
 {
 	return t->purse.available + mtr_purse_own(&t->purse, pin->own) +
-		   pin->behind_uc;
+		   pin->behind_uc + mtr_own_refunds(t, pin);
 }
 
 int64
@@ -53,34 +53,57 @@ mtr_available(MtrTenant *t)
 	return available;
 }
 
+/*
+ * What the transaction gets back counts for itself: by so much the floor is lowered
+ * while the mutex is held.  Returns how much.	Before own_limits.
+ */
+static int64
+lower_floor(MtrTenant *t, const MtrPinned *pin)
+{
+	int64 own = mtr_own_refunds(t, pin);
+
+	own = Min(own, MTR_PURSE_MAX + t->purse.floor + pin->floor);
+	t->purse.floor -= own;
+	return own;
+}
+
 bool
 mtr_is_short_locked(MtrTenant *t, const MtrPinned *pin, TimestampTz now,
 					int64 amount, MtrShortfall *s)
 {
-	bool is_short;
+	bool  is_short;
+	int64 floor;
 
-	own_limits(t, pin, 1);
 	mtr_purse_advance(&t->purse, Max(now, t->last_posted));
+	floor = lower_floor(t, pin);
+	own_limits(t, pin, 1);
 	is_short = amount > mtr_purse_spendable(&t->purse, pin->own);
 	own_limits(t, pin, -1);
+	t->purse.floor += floor;
 	s->required_uc = amount;
 	s->available_uc = available_locked(t, pin);
 	return is_short;
 }
 
 bool
-mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
+mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters)
 {
 	const MtrPrice *prices = mtr_prices(t, route);
-	TimestampTz     now = GetCurrentStatementStartTimestamp();
-	MtrPinned      *pin = mtr_xact_pinned(t);
-	bool            costs = false;
-	bool            is_short;
 
 	for (int m = 0; m < MTR_METERS; m++)
 		if ((meters & (1u << m)) && prices[m].num_uc > 0)
-			costs = true;
-	if (!costs)
+			return true;
+	return false;
+}
+
+bool
+mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
+{
+	TimestampTz now = GetCurrentStatementStartTimestamp();
+	MtrPinned  *pin = mtr_xact_pinned(t);
+	bool        is_short;
+
+	if (!mtr_meters_cost(t, route, meters))
 		return true;
 
 	SpinLockAcquire(&t->mutex);
@@ -114,6 +137,7 @@ mtr_drain_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now, int64 amount,
 {
 	int64 taken;
 
+	memset(parts->own, 0, sizeof(parts->own));
 	own_limits(t, pin, 1);
 	taken = mtr_purse_drain(&t->purse, Max(now, t->last_posted), amount,
 							pin->own, parts->part, &parts->n);
@@ -132,7 +156,7 @@ mtr_behind_locked(MtrTenant *t, const MtrPinned *pin, int64 amount)
 	/* what is missing to the floor comes first, as it does for own cells */
 	if (t->purse.mode + pin->mode == MTR_PURSE_HARD)
 		lack = t->purse.floor + pin->floor - t->purse.available -
-			   mtr_purse_own(&t->purse, pin->own);
+			   mtr_purse_own(&t->purse, pin->own) - mtr_own_refunds(t, pin);
 	return Min(amount, pin->behind_uc - Min(Max(lack, 0), pin->behind_uc));
 }
 
@@ -141,17 +165,67 @@ mtr_is_behind_enough(MtrTenant *t, int64 amount)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	bool       is_enough;
+	int64      floor;
 
 	if (pin->behind_uc == 0)
 		return false;
 	SpinLockAcquire(&t->mutex);
 	is_enough = amount > 0;
 	amount -= mtr_behind_locked(t, pin, amount);
+	floor = lower_floor(t, pin);
 	own_limits(t, pin, 1);
 	is_enough = is_enough && amount <= mtr_purse_spendable(&t->purse, pin->own);
 	own_limits(t, pin, -1);
+	t->purse.floor += floor;
 	SpinLockRelease(&t->mutex);
 	return is_enough;
+}
+
+/* a part that the purse has paid, beside those that came back to the transaction */
+static void
+add_part(MtrParts *parts, const struct mtr_part *part)
+{
+	for (int i = 0; i < parts->n; i++)
+		if (parts->part[i].cell == part->cell)
+		{
+			parts->part[i].amount += part->amount;
+			return;
+		}
+	parts->part[parts->n++] = *part;
+}
+
+/*
+ * What the transaction gets back it spends before anything else, in the modes in
+ * which credits move.
+ */
+static enum mtr_take
+take_with_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now,
+				  int64 amount, MtrParts *parts)
+{
+	struct mtr_purse *p = &t->purse;
+	MtrParts          rest = {.n = 0};
+	enum mtr_take     result = MTR_TAKE_OK;
+	int64             floor;
+	int64             own = 0;
+
+	mtr_purse_advance(p, now);
+	parts->n = 0;
+	floor = lower_floor(t, pin);
+	own_limits(t, pin, 1);
+	if (p->mode != MTR_PURSE_UNLIMITED &&
+		amount <= mtr_purse_spendable(p, pin->own))
+		own = mtr_take_own_refunds(t, pin, amount, parts);
+	p->floor += Min(own, floor);
+	if (amount > own)
+		result =
+			mtr_purse_take(p, now, amount - own, pin->own, rest.part, &rest.n);
+	own_limits(t, pin, -1);
+	p->floor += floor - Min(own, floor);
+	if (result != MTR_TAKE_OK)
+		parts->n = 0;
+	for (int i = 0; i < rest.n; i++)
+		add_part(parts, &rest.part[i]);
+	return result;
 }
 
 MtrTaken
@@ -160,10 +234,17 @@ mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now, int64 amount,
 {
 	enum mtr_take result;
 
-	own_limits(t, pin, 1);
-	result = mtr_purse_take(&t->purse, Max(now, t->last_posted), amount,
-							pin->own, parts->part, &parts->n);
-	own_limits(t, pin, -1);
+	now = Max(now, t->last_posted);
+	memset(parts->own, 0, sizeof(parts->own));
+	if (pin->refunds)
+		result = take_with_refunds(t, pin, now, amount, parts);
+	else
+	{
+		own_limits(t, pin, 1);
+		result = mtr_purse_take(&t->purse, now, amount, pin->own, parts->part,
+								&parts->n);
+		own_limits(t, pin, -1);
+	}
 	ref_parts(t, pin, parts);
 	if (result == MTR_TAKE_OK)
 		return MTR_TAKEN;
@@ -193,8 +274,8 @@ mtr_part_grant(MtrTenant *t, const struct mtr_part *part)
 	return id;
 }
 
-static void
-raise_out_of_range(void)
+void
+mtr_raise_out_of_range(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
@@ -258,7 +339,7 @@ mtr_give(MtrTenant *t, const struct mtr_grant *grant)
 	}
 	SpinLockRelease(&t->mutex);
 	if (!ok)
-		raise_out_of_range();
+		mtr_raise_out_of_range();
 	if (grant->expires_at > now)
 		mtr_xact_grant(t, cell >= 0 ? cell : mtr_loose_add(&l));
 }
@@ -316,61 +397,6 @@ mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part)
 	SpinLockRelease(&t->mutex);
 	if (part->amount > 0)
 		mtr_xact_debit(t, part);
-}
-
-/*
- * The mutex is held.  May so much come back?  What this transaction holds of the
- * grant itself is not counted twice.
- */
-static bool
-refund_fits(MtrTenant *t, const MtrPinned *pin, int cell, int64 amount)
-{
-	struct mtr_cell *c = &t->purse.cell[cell];
-	int              own = pin->cells & (1u << cell) ? 1 : 0;
-	bool             fits;
-
-	if (cell >= MTR_PURSE_CELLS)
-		return true;
-	c->refs -= own;
-	fits = mtr_purse_fits(&t->purse, amount + t->giving_uc);
-	c->refs += own;
-	return fits;
-}
-
-void
-mtr_refund(MtrTenant *t, int cell, int64 amount)
-{
-	MtrPinned      *pin = mtr_xact_pinned(t);
-	struct mtr_part part = {.cell = cell, .amount = amount};
-	bool            ok;
-
-	Assert(amount > 0 && amount <= MTR_MAX_AMOUNT_UC);
-	mtr_xact_reserve(1);
-	SpinLockAcquire(&t->mutex);
-	ok = refund_fits(t, pin, cell, amount);
-	if (ok && cell != MTR_PURSE_ISSUED)
-		mtr_ref_cell(t, pin, cell);
-	SpinLockRelease(&t->mutex);
-	if (!ok)
-		raise_out_of_range();
-	mtr_xact_refund(t, &part);
-}
-
-void
-mtr_hold(MtrTenant *t, int64 amount)
-{
-	mtr_xact_reserve(1);
-	SpinLockAcquire(&t->mutex);
-	t->held += amount;
-	SpinLockRelease(&t->mutex);
-	mtr_xact_hold(t, amount);
-}
-
-void
-mtr_unhold(MtrTenant *t, int64 amount)
-{
-	mtr_xact_reserve(1);
-	mtr_xact_unhold(t, amount);
 }
 
 void

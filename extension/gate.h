@@ -33,6 +33,9 @@ typedef struct MtrParts
 {
 	int             n;
 	struct mtr_part part[MTR_PURSE_SOURCES];
+
+	/* of each part: what this transaction itself gets back at commit has paid */
+	int64 own[MTR_PURSE_SOURCES];
 } MtrParts;
 
 /* the same for a movement, which any number of grants may pay; palloc'd */
@@ -41,11 +44,13 @@ typedef struct MtrPaid
 	int              n;
 	int              max;
 	struct mtr_part *part;
+	int64 *own; /* of each, what comes back to the transaction itself */
 } MtrPaid;
 
 /*
  * Spendable credits of a pinned tenant as this transaction sees them: the
- * slot's, plus what the transaction granted itself and has not spent.
+ * slot's, plus what the transaction granted itself, or gets back, and has not
+ * spent.
  */
 extern int64 mtr_available(MtrTenant *t);
 
@@ -57,6 +62,9 @@ extern int64 mtr_available(MtrTenant *t);
  */
 extern bool
 mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s);
+
+/* has one of these meters (bit mask) a price above 0? */
+extern bool mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters);
 
 /*
  * Claims the usage slot of (tenant, meter, key, route) under the price in
@@ -125,15 +133,20 @@ extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 extern void
 mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part);
 
+/* ---- refund.c ---- */
+
 /*
  * At commit, amount goes to a cell: of a grant as above, MTR_PURSE_DEBT or
- * MTR_PURSE_ISSUED.  Raises 22003 when the balance could pass the limit.
+ * MTR_PURSE_ISSUED; -1: to a grant that has ended, so it is gone.	The transaction
+ * itself may spend it at once.	 Raises 22003 when the balance could pass the limit.
  */
 extern void mtr_refund(MtrTenant *t, int cell, int64 amount);
 
-/* adds to what is held, at once; takes from it, at commit */
-extern void mtr_hold(MtrTenant *t, int64 amount);
-extern void mtr_unhold(MtrTenant *t, int64 amount);
+/* adds to what is held, at once; raises 22003 when that could pass the limit */
+extern void mtr_hold_begin(MtrTenant *t, int64 amount, TimestampTz expires_at);
+
+/* takes from it, at commit */
+extern void mtr_hold_end(MtrTenant *t, int64 amount);
 
 /* ---- between gate.c, take.c and charge.c ---- */
 
@@ -145,6 +158,31 @@ typedef enum MtrTaken
 } MtrTaken;
 
 typedef struct MtrPinned MtrPinned;
+
+/*
+ * What this transaction gets back at commit and may spend already.	 The mutex is
+ * held, for the next one too.
+ */
+extern int64 mtr_own_refunds(const MtrTenant *t, const MtrPinned *pin);
+
+/*
+ * Takes from that, in burn order, as much of amount as grants get back; says so in
+ * *parts, and returns what it took.
+ */
+extern int64 mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin,
+								  int64 amount, MtrParts *parts);
+
+/*
+ * Notes what was taken, for rows of this transaction or for usage.	 The caller has
+ * reserved records: two for each part, for usage three.
+ */
+extern void mtr_note_parts(MtrTenant *t, const MtrParts *parts, bool is_usage);
+
+/* the cell keeps its grant to the end of the transaction; the mutex is held */
+extern void mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell);
+
+/* raises the 22003 of a balance that would pass the limit */
+extern void mtr_raise_out_of_range(void) pg_attribute_noreturn();
 
 /* the mutex is held */
 extern MtrTaken mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now,

@@ -13,9 +13,10 @@
  *	 6 handle		the route's handler, under row-level security
  *	 7 charge		the actual cost; it becomes final when the call commits
  *
- * Steps 1 to 4 change nothing, so a refusal there is a row.  From step 6 on an
- * error is raised, and aborting the transaction takes back what was done and
- * charged; that is also why there is no subtransaction and no cleanup here.
+ * Steps 1 to 4 change nothing, but release holds that have expired, so a refusal
+ * there is a row.  From step 6 on an error is raised, and aborting the transaction
+ * takes back what was done and charged; that is also why there is no subtransaction
+ * and no cleanup here.
  *
  * Ownership: everything lives in the memory context of the call.  The slices of
  * a request point into the function's arguments.  Locks: none here; gate.c and
@@ -32,6 +33,7 @@
 #include "utils/builtins.h"
 
 #include "answer.h"
+#include "expire.h"
 #include "guc.h"
 #include "http.h"
 #include "life.h"
@@ -246,24 +248,37 @@ claim_usage(Call *call)
 	return true;
 }
 
+/* holds that have expired make room; nothing else is changed before step 6 */
+static bool
+has_credits(Call *call, uint32 meters)
+{
+	MtrShortfall s;
+
+	while (!mtr_gate_admit(call->req.slot, call->req.route->id, meters, &s))
+		if (!mtr_release_expired(call->req.slot, &s))
+		{
+			mtr_problem_short(&call->res, &call->req, &s);
+			return false;
+		}
+	return true;
+}
+
 /* step 4 */
 static bool
 admit(Call *call)
 {
 	const uint32 meters =
 		1u << MTR_METER_REQUESTS | 1u << MTR_METER_EGRESS_BYTES;
-	MtrShortfall s;
 
 	if (call->req.body.len > MORTAR_MAX_BODY)
 		return refuse(
 			call, 413, "content_too_large",
 			psprintf("A body may have at most %d bytes.", MORTAR_MAX_BODY));
-	if (call->req.route->gated &&
-		!mtr_gate_admit(call->req.slot, call->req.route->id, meters, &s))
-	{
-		mtr_problem_short(&call->res, &call->req, &s);
+	if (call->req.route->gated && mtr_is_frozen(call->req.slot) &&
+		mtr_meters_cost(call->req.slot, call->req.route->id, meters))
+		return refuse(call, 423, "frozen", "The tenant is frozen.");
+	if (call->req.route->gated && !has_credits(call, meters))
 		return false;
-	}
 	if (!claim_usage(call))
 		return refuse(call, 503, "unavailable",
 					  "Usage cannot be counted at the moment.");
@@ -333,8 +348,10 @@ charge_usage(Call *call)
 		return;
 	quantity[0] = 1;
 	quantity[1] = call->req.head ? 0 : mtr_body_len(&call->res);
-	if (!mtr_usage_charge(call->usage, quantity, call->nusage, &s))
-		mtr_raise_short(&s);
+	mtr_release_before(call->req.slot, 1);
+	while (!mtr_usage_charge(call->usage, quantity, call->nusage, &s))
+		if (!mtr_release_expired(call->req.slot, &s))
+			mtr_raise_short(&s);
 }
 
 /* Server-Timing: "mortar;dur=0.123", milliseconds inside the server */

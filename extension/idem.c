@@ -10,7 +10,8 @@
  *
  * Locks are shared by the whole server, so a transaction takes LOCKED_KEYS of
  * them at most.  Its further keys rely on the unique index alone: who stores a
- * key second waits there, finds it stored and replays.
+ * key second waits there, finds it stored and replays; or, from REPEATABLE READ
+ * on, fails with 40001 and replays when it tries again.
  */
 #include "mortar.h"
 

@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 
 #include "entry.h"
+#include "expire.h"
 #include "idem.h"
 #include "life.h"
 #include "slot.h"
@@ -207,7 +208,7 @@ post_grant(MtrTenant *t, const char *tenant, struct mtr_grant *g,
  * Gives a tenant credits: 1 .. 2^61 - 1 micro-credits, in force from effective_at
  * (null: now) until expires_at (null: for ever).  Returns the grant's id; the same
  * key and arguments return it again and move nothing.	Raises 22003, 22004, 22023,
- * MT403 when the tenant is closed, MT404, MT422.
+ * MT403 when the tenant is closed, MT404, MT422, MT423 when it is frozen.
  */
 Datum
 mtr_grant_credits(PG_FUNCTION_ARGS)
@@ -229,7 +230,7 @@ mtr_grant_credits(PG_FUNCTION_ARGS)
 	SPI_connect();
 	if (!mtr_idem_replayed(&idem, &grant_id))
 	{
-		mtr_require_open(t);
+		mtr_require_movable(t);
 		mtr_new_id(&grant_id);
 		if (mtr_idem_store(&idem, &grant_id))
 			post_grant(t, tenant, &g, &grant_id);
@@ -263,7 +264,7 @@ pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
 	MtrPaid      paid;
 	MtrShortfall s;
 
-	if (!mtr_take(t, entry->amount_uc, &paid, &s))
+	if (!mtr_take_all(t, entry->amount_uc, &paid, &s))
 	{
 		if (!may_return)
 			mtr_raise_short(&s);
@@ -285,7 +286,7 @@ pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
  * NULL when credits do not suffice and on_short is 'return'; raises MT402
  * (DETAIL: required_uc and available_uc) when it is 'error'.  A suspended tenant
  * cannot charge itself, an admin still can; a closed one is charged by nobody
- * (MT403).
+ * (MT403), nor is a frozen one (MT423).
  */
 Datum
 mtr_charge(PG_FUNCTION_ARGS)
@@ -318,7 +319,7 @@ mtr_charge(PG_FUNCTION_ARGS)
 	SPI_connect();
 	if (!mtr_idem_replayed(&idem, &entry_id))
 	{
-		mtr_require_open(t);
+		mtr_require_movable(t);
 		paid = pay(t, &entry, &idem, may_return, &entry_id);
 	}
 	SPI_finish();

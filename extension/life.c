@@ -4,7 +4,8 @@
  *
  * A suspended tenant may not call, neither over HTTP nor in SQL, until it is
  * resumed; a closed one never again.  Its rows and its ledger stay as they are,
- * and a DBA reads all of them.
+ * and a DBA reads all of them.  Of a frozen one no credit moves, by whomever, and
+ * what is free goes on.
  *
  * How a change holds for every backend at the instant of commit: the changing
  * transaction pins the tenant's slot, and its COMMIT callback changes the state in
@@ -30,6 +31,8 @@
 PG_FUNCTION_INFO_V1(mtr_suspend_tenant);
 PG_FUNCTION_INFO_V1(mtr_resume_tenant);
 PG_FUNCTION_INFO_V1(mtr_close_tenant);
+PG_FUNCTION_INFO_V1(mtr_freeze);
+PG_FUNCTION_INFO_V1(mtr_unfreeze);
 
 static const char *const names[] = {
 	[MTR_LIFE_ACTIVE] = "active",
@@ -46,6 +49,14 @@ static MtrStmt stmt_change = {
 	.role = MTR_ROLE_OWNER,
 	.nargs = 3,
 	.argtypes = {TEXTOID, TEXTOID, TEXTOID},
+};
+
+static MtrStmt stmt_freeze = {
+	.sql = "UPDATE mortar.tenants SET frozen = $2 "
+		   "WHERE tenant_id = $1 AND frozen <> $2 AND state <> 'closed'",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 2,
+	.argtypes = {TEXTOID, BOOLOID},
 };
 
 static MtrStmt stmt_state = {
@@ -112,6 +123,37 @@ mtr_require_open(MtrTenant *t)
 		require_not(MTR_LIFE_CLOSED);
 }
 
+bool
+mtr_is_frozen(MtrTenant *t)
+{
+	return t->frozen + mtr_xact_pinned(t)->frozen != 0;
+}
+
+void
+mtr_require_movable(MtrTenant *t)
+{
+	mtr_require_open(t);
+	if (mtr_is_frozen(t))
+		ereport(ERROR,
+				(errcode(MTR_ERR_FROZEN), errmsg("The tenant is frozen."),
+				 errdetail("{\"code\":\"frozen\"}")));
+}
+
+const char *
+mtr_state_name(MtrLife life, bool frozen)
+{
+	return life == MTR_LIFE_ACTIVE && frozen ? "frozen" : mtr_life_name(life);
+}
+
+/* SPI is connected */
+static void
+require_row_open(Datum tenant)
+{
+	mtr_exec(&stmt_state, &tenant, NULL, MTR_SNAP_LATEST, 1);
+	if (strcmp(mtr_cell(0, 1), mtr_life_name(MTR_LIFE_CLOSED)) == 0)
+		require_not(MTR_LIFE_CLOSED);
+}
+
 /* true when a row was changed; raises MT403 when the tenant is closed */
 static bool
 change_row(const char *tenant, MtrLife life, Datum reason, bool no_reason)
@@ -127,11 +169,7 @@ change_row(const char *tenant, MtrLife life, Datum reason, bool no_reason)
 	mtr_exec(&stmt_change, args, nulls, MTR_SNAP_LATEST, 0);
 	changed = SPI_processed > 0;
 	if (!changed && life != MTR_LIFE_CLOSED)
-	{
-		mtr_exec(&stmt_state, args, NULL, MTR_SNAP_LATEST, 1);
-		if (strcmp(mtr_cell(0, 1), mtr_life_name(MTR_LIFE_CLOSED)) == 0)
-			require_not(MTR_LIFE_CLOSED);
-	}
+		require_row_open(args[0]);
 	SPI_finish();
 	return changed;
 }
@@ -199,4 +237,58 @@ Datum
 mtr_close_tenant(PG_FUNCTION_ARGS)
 {
 	return change(fcinfo, "close_tenant", MTR_LIFE_CLOSED, (Datum) 0, true);
+}
+
+static Datum
+set_frozen(FunctionCallInfo fcinfo, const char *func, bool frozen)
+{
+	char       tenant[MTR_TENANT_LEN];
+	MtrTenant *t;
+	Datum      args[2];
+	bool       changed;
+
+	mtr_require_preload();
+	mtr_check_admin(func);
+	mtr_tenant_arg(fcinfo, 0, tenant);
+	t = mtr_tenant_pin(tenant);
+	mtr_lock(MTR_LOCK_LIFE, tenant);
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = BoolGetDatum(frozen);
+	SPI_connect();
+	mtr_exec(&stmt_freeze, args, NULL, MTR_SNAP_LATEST, 0);
+	changed = SPI_processed > 0;
+	if (!changed)
+		require_row_open(args[0]);
+	SPI_finish();
+	if (changed)
+	{
+		mtr_xact_reserve(1);
+		mtr_xact_frozen(t, frozen);
+	}
+	PG_RETURN_BOOL(changed);
+}
+
+/*
+ * mortar.freeze(tenant text) returns bool
+ *
+ * From the instant of commit on no credit of the tenant moves: grants, charges, holds
+ * and usage that has a price are refused with MT423.  What is free goes on.  False
+ * when it was frozen before.  Raises 22004, 22023, MT404, and MT403 when it is closed.
+ */
+Datum
+mtr_freeze(PG_FUNCTION_ARGS)
+{
+	return set_frozen(fcinfo, "freeze", true);
+}
+
+/*
+ * mortar.unfreeze(tenant text) returns bool
+ *
+ * Ends that.  False when it was not frozen.  Raises 22004, 22023, MT404, and MT403
+ * when the tenant is closed.
+ */
+Datum
+mtr_unfreeze(PG_FUNCTION_ARGS)
+{
+	return set_frozen(fcinfo, "unfreeze", false);
 }

@@ -1,6 +1,6 @@
 /*
  * life.h
- *		A tenant's state: active, suspended or closed.
+ *		A tenant's state: active, suspended or closed; and whether it is frozen.
  *
  * The state stands in mortar.tenants and in the tenant's slot, where the COMMIT
  * callback of whoever changes it changes it for all.
@@ -28,5 +28,14 @@ extern void mtr_require_active(MtrTenant *t);
 
 /* raises MT403 when the pinned tenant is closed */
 extern void mtr_require_open(MtrTenant *t);
+
+/* is the pinned tenant frozen, as this transaction sees it? */
+extern bool mtr_is_frozen(MtrTenant *t);
+
+/* for all that moves credits: raises MT403 when it is closed, MT423 when frozen */
+extern void mtr_require_movable(MtrTenant *t);
+
+/* what mortar.balance() calls the state: its life, or frozen while active */
+extern const char *mtr_state_name(MtrLife life, bool frozen);
 
 #endif /* MORTAR_LIFE_H */

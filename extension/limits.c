@@ -67,7 +67,7 @@ mode_arg(FunctionCallInfo fcinfo)
 }
 
 static int64
-overdraft_arg(FunctionCallInfo fcinfo)
+overdraft_arg(FunctionCallInfo fcinfo, enum mtr_purse_mode mode)
 {
 	int64 overdraft;
 
@@ -83,6 +83,9 @@ overdraft_arg(FunctionCallInfo fcinfo)
 						errmsg("overdraft_uc out of range"),
 						errdetail("It is at most " INT64_FORMAT ".",
 								  MTR_MAX_AMOUNT_UC)));
+	if (overdraft > 0 && mode != MTR_PURSE_HARD)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("overdraft_uc is for mode 'hard' only")));
 	return overdraft;
 }
 
@@ -119,7 +122,7 @@ max_unflushed_arg(FunctionCallInfo fcinfo)
  *					max_unflushed_uc int8, durability text) returns void
  *
  * mode: hard, never below -overdraft_uc; soft, always served, what is missing is debt;
- * unlimited, no credit moves.	overdraft_uc and max_unflushed_uc: 0 .. 2^61 - 1
+ * unlimited, no credit moves.	overdraft_uc (above 0 only in mode hard) and max_unflushed_uc: 0 .. 2^61 - 1
  * micro-credits; max_unflushed_uc null: the default of 1 credit.  For all from the
  * instant of commit on, for the transaction itself at once.  What is unflushed already
  * stays so until it is flushed; who is below the new limit is refused until
@@ -142,7 +145,7 @@ mtr_set_limit(PG_FUNCTION_ARGS)
 	mtr_check_admin("set_limit");
 	mtr_tenant_arg(fcinfo, ARG_TENANT, tenant);
 	mode = mode_arg(fcinfo);
-	overdraft = overdraft_arg(fcinfo);
+	overdraft = overdraft_arg(fcinfo, mode);
 	refuse_other_limits(fcinfo);
 	max = max_unflushed_arg(fcinfo);
 

@@ -39,12 +39,19 @@ mtr_lock(MtrLock kind, const char *tenant)
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
+static LOCKTAG
+part_tag(MtrLock kind, const char *tenant, const char *name, size_t name_len)
+{
+	uint64 hash = add_hash(0, tenant, strlen(tenant));
+
+	return tag_of(kind, add_hash(hash, name, name_len));
+}
+
 void
 mtr_lock_part(MtrLock kind, const char *tenant, const char *name,
 			  size_t name_len, LOCKMODE mode)
 {
-	uint64  hash = add_hash(0, tenant, strlen(tenant));
-	LOCKTAG tag = tag_of(kind, add_hash(hash, name, name_len));
+	LOCKTAG tag = part_tag(kind, tenant, name, name_len);
 
 	Assert(mode == ShareLock || mode == ExclusiveLock);
 	(void) LockAcquire(&tag, mode, false, false);
@@ -54,6 +61,16 @@ bool
 mtr_try_lock(MtrLock kind, const char *tenant)
 {
 	LOCKTAG tag = tenant_tag(kind, tenant);
+
+	return LockAcquire(&tag, ExclusiveLock, false, true) !=
+		   LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool
+mtr_try_lock_part(MtrLock kind, const char *tenant, const char *name,
+				  size_t name_len)
+{
+	LOCKTAG tag = part_tag(kind, tenant, name, name_len);
 
 	return LockAcquire(&tag, ExclusiveLock, false, true) !=
 		   LOCKACQUIRE_NOT_AVAIL;

@@ -39,7 +39,16 @@ typedef enum MtrLock
 	MTR_LOCK_LIFE = 0x4d35,
 
 	/* a tenant: its limits are changed, in the table and then in the slot */
-	MTR_LOCK_LIMIT = 0x4d36
+	MTR_LOCK_LIMIT = 0x4d36,
+
+	/* a hold: it is resolved, or is looked at whether it is */
+	MTR_LOCK_HOLD = 0x4d37,
+
+	/* a movement: some of it is reversed */
+	MTR_LOCK_MOVEMENT = 0x4d38,
+
+	/* a grant: it is taken back */
+	MTR_LOCK_GRANT = 0x4d39
 } MtrLock;
 
 /*
@@ -63,6 +72,10 @@ extern void mtr_lock_part(MtrLock kind, const char *tenant, const char *name,
  * 53200 only.
  */
 extern bool mtr_try_lock(MtrLock kind, const char *tenant);
+
+/* the same for one thing of a tenant, to the end of the (sub)transaction */
+extern bool mtr_try_lock_part(MtrLock kind, const char *tenant,
+							  const char *name, size_t name_len);
 extern void mtr_unlock(MtrLock kind, const char *tenant);
 
 #endif /* MORTAR_LOCKS_H */

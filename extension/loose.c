@@ -113,6 +113,7 @@ mtr_loose_take_own(MtrTenant *t, TimestampTz now, int64 amount, MtrPaid *paid)
 		l->taken += part.amount;
 		pin->behind_uc -= part.amount;
 		rest -= part.amount;
+		paid->own[paid->n] = 0;
 		paid->part[paid->n++] = part;
 		mtr_xact_debit(t, &part);
 	}

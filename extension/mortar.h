@@ -5,7 +5,8 @@
  * Layers, top to bottom; a file includes only what stands below it:
  *
  *		http.c, handlers		one HTTP call
- *		ledger.c usage.c		SQL functions about money and usage
+ *		ledger.c hold.c usage.c	SQL functions about money and usage
+ *		expire.c movement.c		movements that others follow
  *		auth.c keys.c tenant.c	who is calling
  *		gate.c meter.c			taking credits, counting usage
  *		slot.c xact.c			tenants in shared memory, end of transaction
@@ -65,6 +66,7 @@ typedef enum MtrRole
 #define MTR_ERR_CONFLICT MTR_SQLSTATE('4', '0', '9')
 #define MTR_ERR_MEDIA_TYPE MTR_SQLSTATE('4', '1', '5')
 #define MTR_ERR_INVALID MTR_SQLSTATE('4', '2', '2')
+#define MTR_ERR_FROZEN MTR_SQLSTATE('4', '2', '3')
 
 /* roles.c */
 

@@ -197,7 +197,11 @@ claim_db(Oid dboid)
 			free_db = db;
 	}
 	if (free_db != NULL)
+	{
+		/* before anybody can have usage in memory */
+		mtr_stopfile_open(dboid);
 		free_db->dboid = dboid;
+	}
 	return free_db;
 }
 

@@ -164,10 +164,11 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 {
 	/* the purse's head stands with these on the slot's own cache line */
 	slock_t          mutex;
-	uint8            state; /* MtrTenantState */
-	uint8            life;  /* MtrLife */
-	int32            pins;  /* transactions that may still change the slot */
-	struct mtr_purse purse; /* what can be spent, less what calls have taken */
+	uint8            state;  /* MtrTenantState */
+	uint8            life;   /* MtrLife */
+	uint8            frozen; /* bool: no credits move */
+	int32            pins;   /* transactions that may still change the slot */
+	struct mtr_purse purse;  /* what can be spent, less what calls have taken */
 
 	uint64 generation; /* of the database when loaded */
 	int16  db;         /* index into MtrShared.db */
@@ -190,7 +191,14 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	uint32      grants_version; /* moves whenever that happens */
 	TimestampTz refilled_at;    /* when they were read last */
 
-	int64            held;        /* durable holds */
+	/*
+	 * Durable holds.  All that expire before next_hold_expiry are resolved; it may be
+	 * earlier than need be, and then is put right by who looks (expire.c), unless
+	 * holds have come since, which holds_version tells.
+	 */
+	int64            held;
+	TimestampTz      next_hold_expiry;
+	uint32           holds_version;
 	TimestampTz      last_posted; /* of its entries: time never runs back */
 	int32            next_free;
 	struct MtrUsage *usage;     /* list through MtrUsage.next */

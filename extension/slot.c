@@ -404,8 +404,10 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->generation = pg_atomic_read_u64(&MtrShared->db[db].generation);
 	t->pins = 1;
 	t->life = MTR_LIFE_ACTIVE;
+	t->frozen = false;
 	mtr_purse_init(&t->purse);
 	t->held = t->unflushed_uc = 0;
+	t->next_hold_expiry = DT_NOEND;
 	t->giving = 0;
 	t->giving_uc = 0;
 	t->refilled_at = 0;

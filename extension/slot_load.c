@@ -63,8 +63,11 @@ fill(MtrTenant *t, const Loaded *l, MtrQueue *q, uint64 generation)
 	if (mtr_purse_load(&t->purse, now, q))
 		wake = mtr_tenant_mark_dirty(t);
 	t->held = l->stored.held;
+	/* whoever needs to know looks for the first of them */
+	t->next_hold_expiry = t->held > 0 ? DT_NOBEGIN : DT_NOEND;
 	t->last_posted = l->stored.last_posted;
 	t->life = l->stored.life;
+	t->frozen = l->stored.frozen;
 	t->max_unflushed_uc = l->stored.max_unflushed_uc;
 	t->generation = generation;
 	t->state = MTR_TENANT_READY;

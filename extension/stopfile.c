@@ -12,9 +12,16 @@
  * file does: only after the shutdown checkpoint does it say "shut down".  After
  * any other end there is no file, and the epoch is not clean.
  *
+ * How is that seen if no flusher was there to enter the epoch into mortar.epochs,
+ * because no worker was ever free?  Whoever is the first to use Mortar in a
+ * database leaves pg_stat/mortar-<database>-<epoch>.open before anything of it is
+ * in memory.  The next flusher, be it of this epoch or of a later one, enters the
+ * epoch of every such file, and removes them.
+ *
  * Locking: none.  The callback runs in the postmaster, which may not take any
  * lock, when all other processes are gone.  An error in it would be fatal for
- * nothing: it only ever logs.
+ * nothing: it only ever logs.  The other kind of file is written under
+ * MtrShared.lock, once for a database and epoch.
  */
 #include "mortar.h"
 
@@ -137,43 +144,48 @@ put_database(Output *out, int db)
 	return n;
 }
 
+/* db: an index, or -1: no records */
 static void
-put_file(Output *out, int db, const ControlFileData *control)
+put_file(Output *out, MtrStopHeader *h, int db)
 {
-	MtrStopHeader h;
-
-	memset(&h, 0, sizeof(h));
-	h.magic = MTR_STOPFILE_MAGIC;
-	h.version = MTR_STOPFILE_VERSION;
-	h.dboid = MtrShared->db[db].dboid;
-	h.epoch_id = MtrShared->epoch_id;
-	h.started_at = MtrShared->epoch_start;
-	h.system_id = control->system_identifier;
-	h.timeline = control->checkPointCopy.ThisTimeLineID;
-	h.record_size = sizeof(MtrStopRecord);
-	h.nrecords = put_database(NULL, db);
-
+	h->nrecords = db >= 0 ? put_database(NULL, db) : 0;
 	INIT_CRC32C(out->crc);
-	put(out, &h, sizeof(h));
-	(void) put_database(out, db);
+	put(out, h, sizeof(*h));
+	if (db >= 0)
+		(void) put_database(out, db);
 	FIN_CRC32C(out->crc);
 	if (!out->failed && fwrite(&out->crc, sizeof(out->crc), 1, out->file) != 1)
 		out->failed = true;
 }
 
 static void
-write_database(int db, const ControlFileData *control)
+make_header(MtrStopHeader *h, Oid dboid, uint64 system_id, TimeLineID timeline)
+{
+	memset(h, 0, sizeof(*h));
+	h->magic = MTR_STOPFILE_MAGIC;
+	h->version = MTR_STOPFILE_VERSION;
+	h->dboid = dboid;
+	h->epoch_id = MtrShared->epoch_id;
+	h->started_at = MtrShared->epoch_start;
+	h->system_id = system_id;
+	h->timeline = timeline;
+	h->record_size = sizeof(MtrStopRecord);
+}
+
+/* loss is what it means for users if this fails */
+static void
+write_file(MtrStopHeader *h, int db, const char *ending, const char *loss)
 {
 	Output out = {0};
 	char   uuid[MTR_UUID_CHARS + 1];
 	char   path[MAXPGPATH];
 	char   temp[MAXPGPATH + 4];
 
-	mtr_uuid_format(MtrShared->epoch_id.data, uuid);
+	mtr_uuid_format(h->epoch_id.data, uuid);
 	uuid[MTR_UUID_CHARS] = '\0';
 	snprintf(path, sizeof(path),
-			 PGSTAT_STAT_PERMANENT_DIRECTORY "/mortar-%u-%s.stop",
-			 MtrShared->db[db].dboid, uuid);
+			 PGSTAT_STAT_PERMANENT_DIRECTORY "/mortar-%u-%s%s", h->dboid, uuid,
+			 ending);
 	snprintf(temp, sizeof(temp), "%s.tmp", path);
 
 	out.file = AllocateFile(temp, PG_BINARY_W);
@@ -181,20 +193,45 @@ write_database(int db, const ControlFileData *control)
 	{
 		ereport(LOG, (errcode_for_file_access(),
 					  errmsg("could not create file \"%s\": %m", temp),
-					  errdetail("Usage that was not flushed is lost.")));
+					  errdetail("%s", loss)));
 		return;
 	}
-	put_file(&out, db, control);
+	put_file(&out, h, db);
 	if (FreeFile(out.file) != 0 || out.failed)
 	{
 		ereport(LOG, (errcode_for_file_access(),
 					  errmsg("could not write file \"%s\": %m", temp),
-					  errdetail("Usage that was not flushed is lost.")));
+					  errdetail("%s", loss)));
 		(void) unlink(temp);
 		return;
 	}
 	/* makes the file's contents durable, too, and logs what goes wrong */
 	(void) durable_rename(temp, path, LOG);
+}
+
+static void
+write_database(int db, const ControlFileData *control)
+{
+	MtrStopHeader h;
+
+	make_header(&h, MtrShared->db[db].dboid, control->system_identifier,
+				control->checkPointCopy.ThisTimeLineID);
+	write_file(&h, db, MTR_STOPFILE_STOP,
+			   "Usage that was not flushed is lost.");
+}
+
+void
+mtr_stopfile_open(Oid dboid)
+{
+	MtrStopHeader h;
+
+	/* a standby has no usage, pg_upgrade's servers have none */
+	if (RecoveryInProgress() || IsBinaryUpgrade)
+		return;
+	make_header(&h, dboid, GetSystemIdentifier(), GetWALInsertionTimeLine());
+	write_file(&h, -1, MTR_STOPFILE_OPEN,
+			   "Should the server crash before usage was flushed, "
+			   "mortar.epochs will not tell of it.");
 }
 
 static void
@@ -246,7 +283,7 @@ ends_with(const char *s, const char *end)
 }
 
 void
-mtr_stopfile_each(Oid dboid, bool                                  all,
+mtr_stopfile_each(Oid dboid, const char                           *ending,
 				  bool (*func)(const char *path, void *arg), void *arg)
 {
 	char           prefix[64];
@@ -259,7 +296,7 @@ mtr_stopfile_each(Oid dboid, bool                                  all,
 									LOG)) != NULL)
 	{
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
-			(!all && !ends_with(entry->d_name, ".stop")))
+			(ending != NULL && !ends_with(entry->d_name, ending)))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", PGSTAT_STAT_PERMANENT_DIRECTORY,
 				 entry->d_name);
@@ -313,7 +350,7 @@ is_pending(MtrDb *db)
 	entered = db->epoch_entered;
 	SpinLockRelease(&db->mutex);
 	if (!entered)
-		mtr_stopfile_each(db->dboid, false, note_pending, &pending);
+		mtr_stopfile_each(db->dboid, MTR_STOPFILE_STOP, note_pending, &pending);
 	return pending;
 }
 
@@ -354,7 +391,7 @@ mtr_stopfile_wait(MtrDb *db)
 }
 
 void
-mtr_stopfile_forget(Oid dboid)
+mtr_stopfile_forget(Oid dboid, const char *ending)
 {
-	mtr_stopfile_each(dboid, true, forget, NULL);
+	mtr_stopfile_each(dboid, ending, forget, NULL);
 }

@@ -9,6 +9,9 @@
  * A file is a header, records, and a CRC-32C of everything before it.  It is
  * read by the server that wrote it, or by a copy of its data directory: integers
  * are in the machine's own order.
+ *
+ * There is another kind of the same format, without records: the word that a
+ * database was seen in an epoch which mortar.epochs does not have yet.
  */
 #ifndef MORTAR_STOPFILE_H
 #define MORTAR_STOPFILE_H
@@ -64,12 +67,17 @@ typedef struct MtrStopRecord
 	int64     amount_uc; /* of a burn; not 0 */
 } MtrStopRecord;
 
+/* what names of files end with */
+#define MTR_STOPFILE_STOP ".stop"
+#define MTR_STOPFILE_OPEN ".open"
+
 /*
- * Calls func(path, arg) for each stop file of the database until it returns
- * false; all: also for those set aside.  Uses the current memory context.
+ * Calls func(path, arg) for each file of the database whose name ends so, NULL:
+ * for all, also those set aside; until it returns false.  Uses the current memory
+ * context.
  */
 extern void
-mtr_stopfile_each(Oid dboid, bool                                  all,
+mtr_stopfile_each(Oid dboid, const char                           *ending,
 				  bool (*func)(const char *path, void *arg), void *arg);
 
 /*
@@ -92,7 +100,7 @@ mtr_stopfile_read(FILE *file, const char *path, void *data, size_t len);
 extern void
 mtr_stopfile_rows(FILE *file, const char *path, const MtrStopHeader *header);
 
-/* removes the files of a database; failures are logged */
-extern void mtr_stopfile_forget(Oid dboid);
+/* removes such files of a database, NULL: all; failures are logged */
+extern void mtr_stopfile_forget(Oid dboid, const char *ending);
 
 #endif /* MORTAR_STOPFILE_H */

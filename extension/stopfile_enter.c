@@ -67,6 +67,16 @@ static MtrStmt stmt_clean = {
 	.argtypes = {UUIDOID, INT8OID, INT4OID, TIMESTAMPTZOID},
 };
 
+static MtrStmt stmt_open = {
+	.sql = "INSERT INTO mortar.epochs "
+		   "  (epoch_id, database_id, system_id, timeline, started_at) "
+		   "VALUES ($1, " MTR_THIS_DATABASE ", $2, $3, $4) "
+		   "ON CONFLICT (epoch_id, database_id) DO NOTHING",
+	.role = MTR_ROLE_OWNER,
+	.nargs = 4,
+	.argtypes = {UUIDOID, INT8OID, INT4OID, TIMESTAMPTZOID},
+};
+
 /* ---- reading ---- */
 
 static bool
@@ -267,7 +277,7 @@ mtr_stopfile_enter(MtrDb *db)
 	MtrFlushResult result = MTR_FLUSH_OK;
 	ListCell      *lc;
 
-	mtr_stopfile_each(MyDatabaseId, false, note_path, &found);
+	mtr_stopfile_each(MyDatabaseId, MTR_STOPFILE_STOP, note_path, &found);
 	list_sort(found.paths, older_first);
 	foreach (lc, found.paths)
 	{
@@ -280,14 +290,38 @@ mtr_stopfile_enter(MtrDb *db)
 	return result;
 }
 
-/* a file that is there already when the extension is created */
+static bool
+enter_open(const char *path, void *arg)
+{
+	MtrStopHeader h;
+	Datum         args[4];
+
+	if (mtr_stopfile_header(path, &h))
+	{
+		epoch_args(&h, args);
+		mtr_exec(&stmt_open, args, NULL, MTR_SNAP_WRITE, 0);
+	}
+	return true;
+}
+
+void
+mtr_stopfile_enter_open(void)
+{
+	mtr_stopfile_each(MyDatabaseId, MTR_STOPFILE_OPEN, enter_open, NULL);
+}
+
+/*
+ * A file that is there already when the extension is created.  The running epoch
+ * may have one, too, of an extension that was dropped in it.
+ */
 static bool
 note_old(const char *path, void *arg)
 {
 	MtrStopHeader h;
 	Datum         args[4];
 
-	if (mtr_stopfile_header(path, &h))
+	if (mtr_stopfile_header(path, &h) &&
+		memcmp(&h.epoch_id, &MtrShared->epoch_id, UUID_LEN) != 0)
 	{
 		epoch_args(&h, args);
 		mtr_exec(&stmt_clean, args, NULL, MTR_SNAP_WRITE, 0);
@@ -297,8 +331,8 @@ note_old(const char *path, void *arg)
 
 /*
  * Called last by the install script.  The running epoch is on record from the
- * first instant, lest a crash before the first flush go unseen; and files of
- * clean stops that are there already will not be entered.
+ * first instant, lest a crash before the first flush go unseen; and files that
+ * are there already are of an earlier extension: they will not be entered.
  */
 Datum
 mtr_enter_epoch(PG_FUNCTION_ARGS)
@@ -306,7 +340,7 @@ mtr_enter_epoch(PG_FUNCTION_ARGS)
 	mtr_require_preload();
 	SPI_connect();
 	mtr_flush_epoch(false);
-	mtr_stopfile_each(MyDatabaseId, false, note_old, NULL);
+	mtr_stopfile_each(MyDatabaseId, NULL, note_old, NULL);
 	SPI_finish();
 	PG_RETURN_VOID();
 }

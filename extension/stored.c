@@ -70,7 +70,7 @@
 	"  coalesce(l.overdraft_uc, 0), l.max_unflushed_uc, a.last,"               \
 	"  coalesce(a.debt, 0), coalesce(a.held, 0), coalesce(a.n, 0),"            \
 	"  s.grant_id, s.amount, s.available, s.priority, s.category = 'promo',"   \
-	"  s.effective_at, s.expires_at "                                          \
+	"  s.effective_at, s.expires_at, t.frozen "                                \
 	"FROM mortar.tenants t"                                                    \
 	"  CROSS JOIN (SELECT sum(debt)::pg_catalog.int8 AS debt,"                 \
 	"      sum(held)::pg_catalog.int8 AS held, max(last) AS last,"             \
@@ -127,6 +127,7 @@ read_tenant(MtrStored *s)
 	Datum d;
 
 	s->life = (MtrLife) DatumGetInt32(value(0, 1, &isnull));
+	s->frozen = DatumGetBool(value(0, 16, &isnull));
 	s->mode = (enum mtr_purse_mode) DatumGetInt32(value(0, 2, &isnull));
 	s->overdraft_uc = DatumGetInt64(value(0, 3, &isnull));
 	d = value(0, 4, &isnull);

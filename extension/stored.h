@@ -11,6 +11,7 @@ typedef struct MtrStored
 {
 	TimestampTz         last_posted; /* of its ledger entries; 0: it has none */
 	MtrLife             life;
+	bool                frozen;
 	enum mtr_purse_mode mode;
 	int64               overdraft_uc;
 	int64               max_unflushed_uc;

@@ -135,10 +135,13 @@ mtr_paid_reserve(MtrPaid *paid, int n)
 		return;
 	paid->max = Max(paid->n + n, 2 * paid->max);
 	if (paid->part == NULL)
-		paid->part = palloc(paid->max * sizeof(struct mtr_part));
-	else
-		paid->part =
-			repalloc_huge(paid->part, paid->max * sizeof(struct mtr_part));
+	{
+		paid->part = palloc(paid->max * sizeof(*paid->part));
+		paid->own = palloc(paid->max * sizeof(*paid->own));
+		return;
+	}
+	paid->part = repalloc_huge(paid->part, paid->max * sizeof(*paid->part));
+	paid->own = repalloc_huge(paid->own, paid->max * sizeof(*paid->own));
 }
 
 /* notes what a step has taken; returns how much */
@@ -149,10 +152,11 @@ note(MtrTenant *t, const MtrParts *parts, MtrPaid *paid)
 
 	for (int i = 0; i < parts->n; i++)
 	{
+		paid->own[paid->n] = parts->own[i];
 		paid->part[paid->n++] = parts->part[i];
-		mtr_xact_debit(t, &parts->part[i]);
 		sum += parts->part[i].amount;
 	}
+	mtr_note_parts(t, parts, false);
 	return sum;
 }
 
@@ -184,7 +188,7 @@ take_some(MtrTenant *t, int64 *rest, bool may_drain, MtrPaid *paid,
 	MtrParts    parts;
 	MtrTaken    taken;
 
-	mtr_xact_reserve(MTR_PURSE_SOURCES);
+	mtr_xact_reserve(2 * MTR_PURSE_SOURCES);
 	mtr_paid_reserve(paid, MTR_PURSE_SOURCES);
 	pin = mtr_xact_pinned(t);
 	SpinLockAcquire(&t->mutex);
@@ -228,23 +232,37 @@ mtr_take(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s)
 	return false;
 }
 
+/* gives back what the purse has paid; the record of it goes, too */
+static void
+untake_part(MtrTenant *t, MtrPinned *pin, TimestampTz now, struct mtr_part part)
+{
+	SpinLockAcquire(&t->mutex);
+	if (MTR_IS_LOOSE(part.cell))
+		mtr_loose_back(t, pin, now, part.cell, part.amount);
+	else
+		mtr_purse_back(&t->purse, now, part.cell, part.amount);
+	SpinLockRelease(&t->mutex);
+	mtr_xact_undebit(t, &part);
+}
+
 void
 mtr_untake(MtrTenant *t, MtrPaid *paid)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	MtrPinned  *pin = mtr_xact_pinned(t);
+	MtrPinned  *pin;
 
+	mtr_xact_reserve(paid->n);
+	pin = mtr_xact_pinned(t);
 	for (int i = 0; i < paid->n; i++)
 	{
-		const struct mtr_part *part = &paid->part[i];
+		struct mtr_part part = paid->part[i];
+		struct mtr_part own = {.cell = part.cell, .amount = paid->own[i]};
 
-		SpinLockAcquire(&t->mutex);
-		if (MTR_IS_LOOSE(part->cell))
-			mtr_loose_back(t, pin, now, part->cell, part->amount);
-		else
-			mtr_purse_back(&t->purse, now, part->cell, part->amount);
-		SpinLockRelease(&t->mutex);
-		mtr_xact_undebit(t, part);
+		part.amount -= own.amount;
+		if (own.amount > 0)
+			mtr_xact_refund(t, &own);
+		if (part.amount > 0)
+			untake_part(t, pin, now, part);
 	}
 	SpinLockAcquire(&t->mutex);
 	mtr_purse_settle(&t->purse, now, 0);

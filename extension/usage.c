@@ -23,6 +23,7 @@
 
 #include "gate.h"
 #include "http.h"
+#include "expire.h"
 #include "life.h"
 #include "slot.h"
 #include "stored.h"
@@ -272,7 +273,8 @@ mtr_usage(PG_FUNCTION_ARGS)
  *
  * Counts and charges usage that the product measured itself: 0 .. 2^61 - 1.
  * Becomes usage when the transaction commits.	Raises MT402 when credits do not
- * suffice, MT403 when the tenant is suspended or closed, 22003 and 22023 for
+ * suffice, MT403 when the tenant is suspended or closed, MT423 when it is frozen
+ * and the meter has a price, 22003 and 22023 for
  * values out of range, 53400 when memory is full, 0A000 for durability other than
  * 'buffered'.
  */
@@ -306,13 +308,17 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 
 	t = mtr_tenant_pin(tenant);
 	mtr_require_active(t);
+	if (mtr_meters_cost(t, 0, 1u << meter))
+		mtr_require_movable(t);
 	if (!mtr_usage_claim(t, meter, 0, NULL, true, &ref))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("no usage slot is free"),
 				 errhint("The flusher may be behind, see mortar.flusher; or "
 						 "raise mortar.max_usage_slots.")));
-	if (!mtr_usage_charge(&ref, &qty, 1, &s))
-		mtr_raise_short(&s);
+	mtr_release_before(t, 1);
+	while (!mtr_usage_charge(&ref, &qty, 1, &s))
+		if (!mtr_release_expired(t, &s))
+			mtr_raise_short(&s);
 	PG_RETURN_VOID();
 }

@@ -257,7 +257,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		next_process_utility(pstmt, query, read_only_tree, context, params, env,
 							 dest, qc);
 		if (drop && OidIsValid(dboid))
-			mtr_stopfile_forget(dboid);
+			mtr_stopfile_forget(dboid, NULL);
 		return;
 	}
 
@@ -269,7 +269,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		if (drop)
 		{
 			mtr_db_purge(dboid);
-			mtr_stopfile_forget(dboid);
+			mtr_stopfile_forget(dboid, NULL);
 		}
 	}
 	PG_FINALLY();

@@ -82,6 +82,7 @@ commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 			commit_usage(r, t, end, wake);
 			break;
 		case MTR_RECORD_BURN:
+		case MTR_RECORD_BURN_OWN:
 			mtr_purse_burn(&t->purse, r->which, r->amount);
 			break;
 		case MTR_RECORD_GRANT:
@@ -90,15 +91,12 @@ commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 			else
 				mtr_purse_arrive(&t->purse, end->now, r->which);
 			break;
-		case MTR_RECORD_REFUND:
-			mtr_purse_back(&t->purse, end->now, r->which, r->amount);
-			break;
-		case MTR_RECORD_UNHOLD:
-			t->held -= r->amount;
-			break;
 		case MTR_RECORD_DEBIT: /* taken for good already */
 		case MTR_RECORD_HOLD:
-		case MTR_RECORD_LIFE: /* summed up in the pin */
+		case MTR_RECORD_REFUND: /* summed up in the pin */
+		case MTR_RECORD_UNHOLD:
+		case MTR_RECORD_LIFE:
+		case MTR_RECORD_FROZEN:
 		case MTR_RECORD_LIMIT:
 		case MTR_RECORD_MODE:
 		case MTR_RECORD_FLOOR:
@@ -163,6 +161,9 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 			pin->back -= r->amount;
 			mtr_purse_back(&t->purse, now, r->which, r->amount);
 			break;
+		case MTR_RECORD_BURN_OWN: /* the purse has not paid it */
+			pin->back -= r->amount;
+			break;
 		case MTR_RECORD_DEBIT:
 			if (r->amount > 0 && MTR_IS_LOOSE(r->which))
 				mtr_loose_back(t, pin, now, r->which, r->amount);
@@ -192,8 +193,15 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 		case MTR_RECORD_FLOOR:
 			pin->floor -= r->amount;
 			break;
-		case MTR_RECORD_REFUND: /* nor this */
+		case MTR_RECORD_FROZEN:
+			pin->frozen -= (int) r->amount;
+			break;
+		case MTR_RECORD_REFUND:
+			if (r->which >= 0)
+				pin->refund[r->which] -= r->amount;
+			break;
 		case MTR_RECORD_UNHOLD:
+			pin->unhold -= r->amount;
 			break;
 	}
 }
@@ -208,9 +216,31 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 	mtr_purse_settle(&t->purse, now, back);
 }
 
+/* what was held is given back, or used up, and what was spent comes back */
 static void
-commit_pin(MtrTenant *t, const MtrPinned *pin)
+commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 {
+	t->held -= pin->unhold;
+	if (pin->hold_expires != DT_NOEND)
+	{
+		t->next_hold_expiry = Min(t->next_hold_expiry, pin->hold_expires);
+		t->holds_version++;
+	}
+	if (pin->refund_gone)
+		t->purse.reload_wanted = true;
+	if (!pin->refunds)
+		return;
+	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
+		if (pin->refund[i] > 0)
+			mtr_purse_back(&t->purse, now, i, pin->refund[i]);
+	mtr_purse_settle(&t->purse, now, 0);
+}
+
+static void
+commit_pin(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
+{
+	commit_refunds(t, pin, now);
+	t->frozen += pin->frozen;
 	t->giving_uc -= pin->giving_uc;
 	t->life += pin->life;
 	t->max_unflushed_uc += pin->limit;
@@ -256,7 +286,7 @@ end_records(MtrPinned *pin, const End *end)
 			undo_record(&mtr_records[at], t, pin, end->now);
 	}
 	if (end->is_commit)
-		commit_pin(t, pin);
+		commit_pin(t, pin, end->now);
 	else if (pin->last >= 0)
 		settle(t, pin, end->now);
 	if (pin->is_new)

@@ -21,26 +21,32 @@
 /* a tenant slot that this transaction pins, and what it owes it */
 struct MtrPinned
 {
-	MtrTenant *tenant;
-	uint32     hash;      /* of the tenant's id, to find it quickly */
-	bool       is_new;    /* the tenant was created by this transaction */
-	int        nest;      /* ... at this nesting level */
-	uint32     claimed;   /* bit per counter held; MTR_CLAIMED_USAGE */
-	uint32     cells;     /* bit per cell of the purse that holds one */
-	uint32     own;       /* of these, the transaction's own grants */
-	uint32     burned;    /* of these, those that records but debits name */
-	int        behind;    /* own grants that have no cell */
-	int64      behind_uc; /* of these, what is left and in force */
-	int        loose;     /* grants spent of that have none any more */
-	int64      giving_uc; /* of both, as counted in MtrTenant.giving_uc */
-	int        life;      /* what is added to MtrTenant.life at commit */
-	int64      limit;     /* ... to MtrTenant.max_unflushed_uc */
-	int        mode;      /* ... to the purse's mode */
-	int64      floor;     /* ... to the purse's floor */
-	int64      back;      /* of undone parts, less what they are worth now */
-	int64      charged[MTR_COUNTERS]; /* quantity, per counter */
-	int        last;                  /* newest record, -1: none */
-	bool       undone; /* records of a subtransaction, not settled yet */
+	MtrTenant  *tenant;
+	uint32      hash;      /* of the tenant's id, to find it quickly */
+	bool        is_new;    /* the tenant was created by this transaction */
+	int         nest;      /* ... at this nesting level */
+	uint32      claimed;   /* bit per counter held; MTR_CLAIMED_USAGE */
+	uint32      cells;     /* bit per cell of the purse that holds one */
+	uint32      own;       /* of these, the transaction's own grants */
+	uint32      burned;    /* of these, those that records but debits name */
+	int         behind;    /* own grants that have no cell */
+	int64       behind_uc; /* of these, what is left and in force */
+	int         loose;     /* grants spent of that have none any more */
+	int64       giving_uc; /* of both, as counted in MtrTenant.giving_uc */
+	int         life;      /* what is added to MtrTenant.life at commit */
+	int64       limit;     /* ... to MtrTenant.max_unflushed_uc */
+	int         mode;      /* ... to the purse's mode */
+	int64       floor;     /* ... to the purse's floor */
+	int64       back;      /* of undone parts, less what they are worth now */
+	int64       refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
+	bool        refunds;      /* some did, or were spent meanwhile */
+	bool        refund_gone;  /* also to a grant that has no cell */
+	int64       unhold;       /* taken from MtrTenant.held at commit */
+	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */
+	int         frozen;       /* what is added to MtrTenant.frozen at commit */
+	int64       charged[MTR_COUNTERS]; /* quantity, per counter */
+	int         last;                  /* newest record, -1: none */
+	bool        undone; /* records of a subtransaction, not settled yet */
 };
 
 /* is it counted in MtrTenant.giving? */
@@ -88,16 +94,25 @@ extern void mtr_xact_undebit(MtrTenant *t, const struct mtr_part *part);
 extern void mtr_xact_burn(MtrTenant *t, const struct mtr_part *part);
 
 /*
+ * The same, but what paid is what the transaction itself gets back at commit; the
+ * caller notes that there is less of it.
+ */
+extern void mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part);
+
+/*
  * A grant of this transaction, in an INCOMING cell or loose.  In the second case the
  * caller has raised giving_uc, and giving if mtr_is_giving() was false.
  */
 extern void mtr_xact_grant(MtrTenant *t, int cell);
 
-/* comes back to a cell at commit */
+/*
+ * Comes back to a cell at commit, or (cell -1) to a grant that has none; a negative
+ * amount is what the transaction has spent of it.
+ */
 extern void mtr_xact_refund(MtrTenant *t, const struct mtr_part *part);
 
 /* the caller has added to MtrTenant.held */
-extern void mtr_xact_hold(MtrTenant *t, int64 amount);
+extern void mtr_xact_hold(MtrTenant *t, int64 amount, TimestampTz expires_at);
 
 /* taken from MtrTenant.held at commit */
 extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
@@ -110,6 +125,9 @@ extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty);
  * holds a lock to the end of the transaction that keeps others from doing so.
  */
 extern void mtr_xact_life(MtrTenant *t, MtrLife life);
+
+/* the same for freezing it, or not any more */
+extern void mtr_xact_frozen(MtrTenant *t, bool frozen);
 
 /*
  * The transaction has set the tenant's limits: for itself at once, for others when

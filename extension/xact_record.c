@@ -101,6 +101,7 @@ mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new)
 	pin->is_new = is_new;
 	pin->nest = GetCurrentTransactionNestLevel();
 	pin->last = -1;
+	pin->hold_expires = DT_NOEND;
 	mtr_npins++;
 }
 
@@ -201,6 +202,13 @@ mtr_xact_burn(MtrTenant *t, const struct mtr_part *part)
 }
 
 void
+mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part)
+{
+	add_record(mtr_xact_pinned(t), MTR_RECORD_BURN_OWN, NULL, part->cell)
+		->amount += part->amount;
+}
+
+void
 mtr_xact_grant(MtrTenant *t, int cell)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
@@ -218,19 +226,32 @@ mtr_xact_refund(MtrTenant *t, const struct mtr_part *part)
 	add_record(pin, MTR_RECORD_REFUND, NULL, part->cell)->amount +=
 		part->amount;
 	note_burned(pin, part->cell);
+	if (part->cell < 0)
+		pin->refund_gone = true;
+	else
+	{
+		pin->refund[part->cell] += part->amount;
+		pin->refunds = true;
+		Assert(pin->refund[part->cell] >= 0);
+	}
 }
 
 void
-mtr_xact_hold(MtrTenant *t, int64 amount)
+mtr_xact_hold(MtrTenant *t, int64 amount, TimestampTz expires_at)
 {
-	add_record(mtr_xact_pinned(t), MTR_RECORD_HOLD, NULL, -1)->amount += amount;
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_HOLD, NULL, -1)->amount += amount;
+	pin->hold_expires = Min(pin->hold_expires, expires_at);
 }
 
 void
 mtr_xact_unhold(MtrTenant *t, int64 amount)
 {
-	add_record(mtr_xact_pinned(t), MTR_RECORD_UNHOLD, NULL, -1)->amount +=
-		amount;
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_UNHOLD, NULL, -1)->amount += amount;
+	pin->unhold += amount;
 }
 
 void
@@ -251,6 +272,16 @@ mtr_xact_life(MtrTenant *t, MtrLife life)
 
 	add_record(pin, MTR_RECORD_LIFE, NULL, -1)->amount += step;
 	pin->life += step;
+}
+
+void
+mtr_xact_frozen(MtrTenant *t, bool frozen)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int        step = (int) frozen - (t->frozen + pin->frozen);
+
+	add_record(pin, MTR_RECORD_FROZEN, NULL, -1)->amount += step;
+	pin->frozen += step;
 }
 
 void

@@ -9,20 +9,24 @@ CREATE TEMP TABLE expected (signature text, grantees text);
 INSERT INTO expected VALUES
     ('balance(text)', 'mortar_admin mortar_monitor mortar_tenant'),
     ('charge(text,bigint,text,jsonb,text)', 'mortar_admin mortar_tenant'),
+    ('capture(text,uuid,bigint,text)', 'mortar_admin'),
     ('close_tenant(text)', 'mortar_admin'),
     ('create_key(text,text,text[],timestamp with time zone,timestamp with time zone)', 'mortar_admin'),
     ('create_tenant(text,text,text)', 'mortar_admin'),
     ('credits(numeric)', 'mortar_admin mortar_monitor mortar_tenant'),
     ('enter(text)', 'mortar_service'),
     ('flusher_row()', 'mortar_admin mortar_monitor'),
+    ('"freeze"(text)', 'mortar_admin'),
     ('gateway_hello(integer,text)', 'mortar_gateway'),
     ('grant_credits(text,bigint,text,integer,text,timestamp with time zone,timestamp with time zone)', 'mortar_admin'),
+    ('hold(text,bigint,interval,text,jsonb)', 'mortar_admin'),
     ('http(text,text,bytea,bytea,text[],bytea,inet,text)', 'mortar_gateway'),
     ('login(text)', 'mortar_tenant'),
     ('note_write()', ''),
     ('record_usage(text,text,bigint,text)', 'mortar_admin'),
     ('refuse_change()', ''),
     ('resume_tenant(text)', 'mortar_admin'),
+    ('reverse(text,uuid,text,bigint)', 'mortar_admin'),
     ('revoke_key(text,uuid)', 'mortar_admin'),
     ('route_list()', 'mortar_admin mortar_monitor'),
     ('set_limit(text,text,bigint,bigint,text)', 'mortar_admin'),
@@ -31,9 +35,12 @@ INSERT INTO expected VALUES
     ('cell_rows()', 'mortar_admin mortar_monitor'),
     ('suspend_tenant(text,text)', 'mortar_admin'),
     ('tenant_id()', 'PUBLIC'),
+    ('unfreeze(text)', 'mortar_admin'),
     ('usage(text,timestamp with time zone,timestamp with time zone,text[],text)', 'mortar_admin mortar_monitor mortar_tenant'),
     ('verify_ledger(text)', 'mortar_admin mortar_monitor'),
-    ('verify_slots(text)', '');
+    ('verify_slots(text)', ''),
+    ('void_grant(text,uuid,text,text)', 'mortar_admin'),
+    ('void_hold(text,uuid,text)', 'mortar_admin');
 
 CREATE TEMP VIEW functions AS
     SELECT p.*, regexp_replace(p.oid::regprocedure::text, '^mortar\.', '') AS signature

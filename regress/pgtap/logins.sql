@@ -104,9 +104,9 @@ SELECT set_eq($$SELECT attempt.login('admin', 'SELECT session_user || '' '' || u
 
 -- functions
 SELECT set_eq($$SELECT attempt.login('admin', 'SELECT attempt.calls()')$$,
-    ARRAY['balance', 'cell_rows', 'charge', 'close_tenant', 'create_key', 'create_tenant', 'credits', 'flusher_row', 'grant_credits',
-        'record_usage', 'resume_tenant', 'revoke_key', 'route_list', 'set_limit', 'set_price', 'slot_rows', 'suspend_tenant',
-        'tenant_id', 'usage', 'verify_ledger'],
+    ARRAY['balance', 'capture', 'cell_rows', 'charge', 'close_tenant', 'create_key', 'create_tenant', 'credits', 'flusher_row',
+        'freeze', 'grant_credits', 'hold', 'record_usage', 'resume_tenant', 'reverse', 'revoke_key', 'route_list', 'set_limit',
+        'set_price', 'slot_rows', 'suspend_tenant', 'tenant_id', 'unfreeze', 'usage', 'verify_ledger', 'void_grant', 'void_hold'],
     'an admin calls everything but http, gateway_hello, login and enter');
 SELECT set_eq($$SELECT attempt.login('monitor', 'SELECT attempt.calls()')$$,
     ARRAY['balance', 'cell_rows', 'credits', 'flusher_row', 'route_list', 'slot_rows', 'tenant_id', 'usage', 'verify_ledger'],

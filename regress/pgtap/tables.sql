@@ -11,11 +11,12 @@ CREATE TEMP VIEW tables AS SELECT * FROM relations WHERE relkind IN ('r', 'p');
 SELECT set_eq(
     'SELECT relname FROM tables',
     ARRAY['tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'idempotency', 'prices',
-        'usage_journal', 'usage_marks', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables', 'doc_rows'],
+        'usage_journal', 'usage_marks', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables', 'doc_rows',
+        'credit_holds'],
     'these are the tables');
 SELECT set_eq(
     $$SELECT relname FROM relations WHERE relkind = 'v'$$,
-    ARRAY['cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'routes', 'slots'],
+    ARRAY['balances', 'cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'open_holds', 'routes', 'slots'],
     'these are the views');
 SELECT is_empty(
     $$SELECT relname, relkind FROM relations WHERE relkind NOT IN ('r', 'v', 'i', 't', 'c')$$,
@@ -124,10 +125,10 @@ SELECT is_empty(
 CREATE TEMP TABLE triggers (relation name, name name, timing text);
 INSERT INTO triggers
     SELECT relname, 'refuse_change', 'BEFORE UPDATE DELETE TRUNCATE' FROM tables
-        WHERE relname IN ('credit_grants', 'credit_ledger', 'prices', 'usage_journal', 'credit_burns')
+        WHERE relname IN ('credit_grants', 'credit_ledger', 'credit_holds', 'prices', 'usage_journal', 'credit_burns')
     UNION ALL SELECT relname, 'note_write', 'BEFORE INSERT UPDATE DELETE ROW' FROM tables
-        WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'prices', 'usage_marks',
-            'burn_marks')
+        WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'credit_holds', 'prices',
+            'usage_marks', 'burn_marks')
     -- on other cached tables TRUNCATE is refused
     UNION ALL SELECT relname, 'note_truncate', 'BEFORE TRUNCATE' FROM tables
         WHERE relname IN ('limits', 'api_keys', 'usage_marks', 'burn_marks')
@@ -152,7 +153,7 @@ DECLARE
     command text;
 BEGIN
     EXECUTE format('SET LOCAL ROLE %I', role);
-    FOREACH t IN ARRAY '{credit_grants,credit_ledger,prices,usage_journal,credit_burns}'::text[] LOOP
+    FOREACH t IN ARRAY '{credit_grants,credit_ledger,credit_holds,prices,usage_journal,credit_burns}'::text[] LOOP
         FOREACH command IN ARRAY ARRAY['UPDATE mortar.%I SET meter = meter', 'DELETE FROM mortar.%I', 'TRUNCATE mortar.%I CASCADE'] LOOP
             IF t LIKE 'credit%' THEN command := replace(command, 'meter', 'amount_uc'); END IF;
             BEGIN

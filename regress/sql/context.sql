@@ -296,6 +296,50 @@ SELECT mortar.enter(NULL);
 ROLLBACK;
 TABLE seen;
 
+--
+-- A cursor WITH HOLD outlives its transaction and with it the context: it has the
+-- rows of the tenant for whom it was opened, whomever its connection serves next
+--
+BEGIN;
+SELECT mortar.enter('ctx_a');
+DECLARE begun CURSOR WITH HOLD FOR SELECT tenant_id, id FROM orders ORDER BY id;
+FETCH begun;
+-- these are read when the transaction ends
+DECLARE not_begun CURSOR WITH HOLD FOR SELECT tenant_id, id FROM invoices ORDER BY id;
+DECLARE documents CURSOR WITH HOLD FOR SELECT tenant_id FROM mortar.doc_rows;
+COMMIT;
+TABLE seen;
+FETCH begun;
+FETCH not_begun;
+BEGIN;
+SELECT mortar.enter('ctx_b');
+FETCH ALL begun;
+FETCH ALL not_begun;
+FETCH ALL documents;
+TABLE seen;
+COMMIT;
+FETCH BACKWARD ALL begun;
+-- one of a transaction that is rolled back has nothing, and one that was opened
+-- without a context shows nothing in a later one
+CLOSE ALL;
+BEGIN;
+SELECT mortar.enter('ctx_a');
+DECLARE undone CURSOR WITH HOLD FOR SELECT tenant_id, id FROM orders;
+ROLLBACK;
+FETCH ALL undone;
+DECLARE nobody CURSOR WITH HOLD FOR SELECT tenant_id, id FROM orders;
+BEGIN;
+SELECT mortar.enter('ctx_a');
+FETCH ALL nobody;
+COMMIT;
+-- what a connection pool says before it hands the connection on ends it
+BEGIN;
+SELECT mortar.enter('ctx_a');
+DECLARE handed_on CURSOR WITH HOLD FOR SELECT tenant_id, id FROM orders;
+COMMIT;
+DISCARD ALL;
+FETCH ALL handed_on;
+
 DISCARD TEMP;
 \c - :super
 DROP VIEW seen;

@@ -8,6 +8,7 @@ CREATE ROLE regress_admin LOGIN IN ROLE mortar_admin;
 SELECT mortar.create_tenant('ins_a');
 SELECT mortar.grant_credits('ins_a', 1000, 'g') IS NOT NULL AS granted;
 SELECT mortar.charge('ins_a', 10, 'c') IS NOT NULL AS charged;
+SELECT mortar.hold('ins_a', 10, '1 hour', 'h') IS NOT NULL AS held;
 SELECT mortar.set_price('requests', 1, 1) IS NOT NULL AS priced;
 SELECT mortar.record_usage('ins_a', 'requests', 5);
 -- a row of each table must be there, the journal's comes with the next flush
@@ -26,7 +27,7 @@ CREATE FUNCTION attempts() RETURNS TABLE (on_table text, command text, result te
 DECLARE
     s text;
 BEGIN
-    FOREACH on_table IN ARRAY '{credit_grants,credit_ledger,prices,usage_journal,credit_burns}'::text[] LOOP
+    FOREACH on_table IN ARRAY '{credit_grants,credit_ledger,credit_holds,prices,usage_journal,credit_burns}'::text[] LOOP
         FOR command, s IN VALUES
             ('update', 'UPDATE mortar.%I SET ' || CASE on_table
                 WHEN 'prices' THEN 'num_uc = num_uc + 1'

@@ -76,7 +76,9 @@ SELECT mortar.set_limit('lim_a', mode => NULL);
 SELECT mortar.set_limit('lim_a', overdraft_uc => -1);
 SELECT mortar.set_limit('lim_a', overdraft_uc => 2305843009213693952);
 SELECT mortar.set_limit('lim_a', overdraft_uc => NULL);
-SELECT mortar.set_limit('lim_a', 'soft', 2305843009213693951);
+SELECT mortar.set_limit('lim_a', 'soft', 1);
+SELECT mortar.set_limit('lim_a', 'unlimited', 1);
+SELECT mortar.set_limit('lim_a', 'hard', 2305843009213693951);
 SELECT mode, overdraft_uc, max_unflushed_uc FROM mortar.limits WHERE tenant_id = 'lim_a';
 -- what comes later
 SELECT mortar.set_limit('lim_a', durability => 'group');

@@ -151,6 +151,37 @@ UPDATE mortar.credit_ledger SET movement_id = gen_random_uuid() WHERE tenant_id 
 SELECT found();
 ROLLBACK;
 
+-- holds and reversals: of another amount, resolved twice or in part, too much
+SELECT mortar.hold('ver_b', 10, '1 hour', 'h1') AS h1 \gset
+SELECT mortar.hold('ver_b', 10, '1 hour', 'h2') AS h2 \gset
+SELECT mortar.capture('ver_b', :'h1', 7, 'k1') IS NOT NULL AS captured;
+SELECT mortar.charge('ver_b', 10, 'c1') AS c1 \gset
+SELECT mortar.reverse('ver_b', :'c1', 'r1', 4) IS NOT NULL AS reversed;
+SELECT found('ver_b');
+BEGIN;
+ALTER TABLE mortar.credit_holds DISABLE TRIGGER USER;
+UPDATE mortar.credit_holds SET amount_uc = 11 WHERE hold_id = :'h2';
+SELECT found();
+DELETE FROM mortar.credit_holds WHERE hold_id = :'h2';
+SELECT found();
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+DELETE FROM mortar.credit_ledger WHERE reverses = :'h1' AND kind = 'release';
+SELECT found('ver_b');
+ROLLBACK;
+BEGIN;
+INSERT INTO mortar.credit_ledger (tenant_id, entry_id, movement_id, kind, from_account, to_account, amount_uc, effective_at, reverses, epoch_id)
+    SELECT tenant_id, id, id, kind, 'held', 'consumed', 10, now(), reverses, epoch_id
+    FROM mortar.credit_ledger, gen_random_uuid() id WHERE reverses = :'h1' AND kind = 'capture';
+SELECT found('ver_b');
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+UPDATE mortar.credit_ledger SET amount_uc = 11 WHERE reverses = :'c1';
+SELECT found('ver_b');
+ROLLBACK;
+
 -- usage that is missing from the journal, or counted differently in the marks
 BEGIN;
 ALTER TABLE mortar.usage_journal DISABLE TRIGGER USER;

@@ -44,7 +44,7 @@ sub superuser_reads_all {
   is($node->safe_psql($database, 'SELECT count(*) FROM mortar.credit_ledger'), '1', 'a superuser reads the ledger');
   is($node->safe_psql($database, 'SELECT sum(upto_qty - from_qty) FROM mortar.usage_journal'), '12345678', 'and the journal');
   $node->command_ok([ 'pg_dump', '-f', $node->basedir . '/dump.sql', $node->connstr($database) ], 'pg_dump dumps it');
-  for my $table (qw(credit_grants credit_ledger prices usage_journal credit_burns)) {
+  for my $table (qw(credit_grants credit_ledger credit_holds prices usage_journal credit_burns)) {
     my ($code, undef, $err) = $node->psql($database, "DELETE FROM mortar.$table");
     like($err, qr/DELETE on mortar\.$table is not allowed/, "$table is insert-only");
   }

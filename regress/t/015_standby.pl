@@ -19,6 +19,9 @@ my $database = $Mortar::database;
 my $revoked = Mortar::tenant($node, 'acme', credits => 1, prices => 1);
 my $key = Mortar::admin($node, "SELECT mortar.create_key('acme', 'stays')");
 my $key_of_other = Mortar::tenant($node, 'other', credits => 1);
+# of two holds one expires at once
+Mortar::tenant($node, 'holder', credits => 1);
+Mortar::admin($node, "SELECT mortar.hold('holder', 300, '1 hour', 'h'), mortar.hold('holder', 200, '1 millisecond', 's')");
 $node->safe_psql($database, "CREATE ROLE regress_$_ LOGIN IN ROLE mortar_$_") for qw(tenant service monitor);
 
 $node->backup('backup');
@@ -55,6 +58,8 @@ my @questions = (
   "SELECT * FROM mortar.usage('acme', now() - interval '1 day', now() + interval '1 day', by => '{meter,day}')",
   "SELECT * FROM mortar.usage('other')",
   'SELECT t.tenant_id, t.state, t.state_reason, b.* FROM mortar.tenants t, mortar.balance(t.tenant_id) b ORDER BY 1',
+  'SELECT * FROM mortar.balances ORDER BY 1',
+  'SELECT * FROM mortar.open_holds',
   'SELECT * FROM mortar.keys ORDER BY key_id',
   'SELECT * FROM mortar.routes',
   'SELECT * FROM mortar.credit_ledger ORDER BY entry_id',

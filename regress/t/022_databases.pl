@@ -145,7 +145,7 @@ root('DROP DATABASE kept');
 # ---- a file of a clean stop waits to be entered ----
 sub files_of {
   my $oid = root("SELECT oid FROM pg_database WHERE datname = '$_[0]'");
-  my @files = glob($node->data_dir . "/pg_stat/mortar-$oid-*");
+  my @files = glob($node->data_dir . "/pg_stat/mortar-$oid-*.stop");
   return @files;
 }
 fresh($_) for qw(renamed reborn);

@@ -11,6 +11,7 @@ CREATE TABLE mortar.tenants (
     state       text NOT NULL DEFAULT 'active',
     state_reason     text,
     state_changed_at timestamptz NOT NULL DEFAULT now(),
+    frozen           bool NOT NULL DEFAULT false,
     CONSTRAINT tenants_state_check CHECK (CASE state
         WHEN 'active' THEN state_reason IS NULL
         WHEN 'suspended' THEN state_reason IS NOT NULL
@@ -21,6 +22,8 @@ COMMENT ON COLUMN mortar.tenants.state IS
     'active; suspended: its calls are refused until it is resumed; closed: for ever';
 COMMENT ON COLUMN mortar.tenants.state_reason IS
     'why it is suspended, or was when it was closed; never told to the tenant';
+COMMENT ON COLUMN mortar.tenants.frozen IS
+    'no credits of it move, neither given nor taken; what is free goes on';
 
 -- There are no foreign keys between these tables.  Being members of the
 -- extension, they would exist before a parallel restore has loaded what they
@@ -109,9 +112,14 @@ CREATE TABLE mortar.credit_ledger (
             ('charge', 'issued', 'consumed'),
             ('hold', 'available', 'held'),
             ('hold', 'debt', 'held'),
+            ('hold', 'issued', 'held'),
             ('capture', 'held', 'consumed'),
+            ('capture', 'available', 'consumed'),
+            ('capture', 'debt', 'consumed'),
+            ('capture', 'issued', 'consumed'),
             ('release', 'held', 'available'),
             ('release', 'held', 'debt'),
+            ('release', 'held', 'issued'),
             ('reversal', 'consumed', 'available'),
             ('reversal', 'consumed', 'debt'),
             ('reversal', 'consumed', 'issued'),
@@ -127,7 +135,7 @@ COMMENT ON COLUMN mortar.credit_ledger.movement_id IS
 COMMENT ON COLUMN mortar.credit_ledger.grant_id IS
     'the grant whose credits move; null: of no grant, but debt or, of a tenant in unlimited mode, nothing';
 COMMENT ON COLUMN mortar.credit_ledger.reverses IS
-    'movement_id of what is taken back';
+    'movement_id of what is taken back, or, of kinds capture and release, of the hold';
 -- Rows of one movement are its first, found by entry_id, and these; most have
 -- none, and so cost no entry here.
 CREATE INDEX credit_ledger_by_movement ON mortar.credit_ledger
@@ -255,7 +263,7 @@ CREATE TABLE mortar.epochs (
     PRIMARY KEY (epoch_id, database_id)
 );
 COMMENT ON TABLE mortar.epochs IS
-    'one row per initialisation of shared memory in which this database was seen';
+    'one row per initialisation of shared memory in which this database was seen, entered by its first flusher, or by the first one of a later epoch';
 COMMENT ON COLUMN mortar.epochs.database_id IS
     'oid of the database that the row tells of; a copy or a restored dump keeps rows of the database it came from';
 COMMENT ON COLUMN mortar.epochs.max_loss_uc IS

@@ -60,13 +60,13 @@ CREATE FUNCTION mortar.grant_credits(tenant text, amount_uc int8, key text,
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_grant_credits';
 COMMENT ON FUNCTION mortar.grant_credits(text, int8, text, int4, text, timestamptz, timestamptz) IS
-    'gives credits, once per key, in force from effective_at (null: now) to expires_at (null: for ever), and returns the grant''s id; credits burn by priority (0 first, 100 last), soonest expiry, promo before paid, effective_at, id; errors: 22003, 22004, 22023, MT403 when the tenant is closed, MT404, MT422 when the key was used with other arguments';
+    'gives credits, once per key, in force from effective_at (null: now) to expires_at (null: for ever), and returns the grant''s id; credits burn by priority (0 first, 100 last), soonest expiry, promo before paid, effective_at, id; errors: 22003, 22004, 22023, MT403 when the tenant is closed, MT404, MT422 when the key was used with other arguments, MT423 when it is frozen';
 
 CREATE FUNCTION mortar.charge(tenant text, amount_uc int8, key text,
         meta jsonb DEFAULT '{}', on_short text DEFAULT 'error') RETURNS uuid
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_charge';
 COMMENT ON FUNCTION mortar.charge(text, int8, text, jsonb, text) IS
-    'takes credits in the caller''s transaction, once per key, and returns the entry''s id; when credits do not suffice: MT402, or null with on_short => ''return''; errors: 22003, 22004, 22023, 42501, MT403 when the tenant is closed, or suspended and charging itself, MT404, MT422';
+    'takes credits in the caller''s transaction, once per key, and returns the entry''s id; when credits do not suffice: MT402, or null with on_short => ''return''; errors: 22003, 22004, 22023, 42501, MT403 when the tenant is closed, or suspended and charging itself, MT404, MT422, MT423 when it is frozen';
 
 CREATE FUNCTION mortar.set_price(meter text, num_uc int8, per_units int8,
         route text DEFAULT NULL, tenant text DEFAULT NULL,
@@ -80,7 +80,7 @@ CREATE FUNCTION mortar.balance(tenant text, OUT available_uc int8,
         OUT next_expiry timestamptz, OUT state text) RETURNS record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_balance';
 COMMENT ON FUNCTION mortar.balance(text) IS
-    'what a tenant can spend, at once and with all usage counted; available_uc is below zero, by debt_uc, when it is in debt; unflushed_uc is the cost of usage not in tables yet, already taken from available_uc; next_expiry is when the first grant ends of which something is left; errors: 42501, MT404';
+    'what a tenant can spend, at once and with all usage counted; available_uc is below zero, by debt_uc, when it is in debt; unflushed_uc is the cost of usage not in tables yet, already taken from available_uc; next_expiry is when the first grant ends of which something is left; state: active, frozen, suspended or closed; errors: 42501, MT404';
 
 CREATE VIEW mortar.keys WITH (security_invoker = true) AS
     SELECT tenant_id, key_id, name, scopes, not_before, expires_at, revoked_at,

@@ -6,7 +6,7 @@ CREATE FUNCTION mortar.record_usage(tenant text, meter text, quantity int8,
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_record_usage';
 COMMENT ON FUNCTION mortar.record_usage(text, text, int8, text) IS
-    'counts and charges usage that the product measured itself, when the transaction commits; errors: MT402, MT403 when the tenant is suspended or closed, MT404, 22003, 22023, 53400 when memory is full or more than max_unflushed_uc would be unflushed, 0A000';
+    'counts and charges usage that the product measured itself, when the transaction commits; errors: MT402, MT403 when the tenant is suspended or closed, MT423 when it is frozen and the meter has a price, MT404, 22003, 22023, 53400 when memory is full or more than max_unflushed_uc would be unflushed, 0A000';
 
 CREATE FUNCTION mortar.usage(tenant text,
         since timestamptz DEFAULT '-infinity',

@@ -123,6 +123,7 @@ BEGIN
         SELECT 'every row has its tenant', string_agg(DISTINCT r.tenant_id, ', ')
         FROM (SELECT tenant_id FROM mortar.credit_ledger
               UNION ALL SELECT tenant_id FROM mortar.credit_grants
+              UNION ALL SELECT tenant_id FROM mortar.credit_holds
               UNION ALL SELECT tenant_id FROM mortar.api_keys
               UNION ALL SELECT tenant_id FROM mortar.usage_marks
               UNION ALL SELECT tenant_id FROM mortar.burn_marks
@@ -162,7 +163,40 @@ BEGIN
         WHERE (t IS NULL OR l.tenant_id = t) AND l.movement_id <> l.entry_id
             AND NOT EXISTS (SELECT FROM mortar.credit_ledger f
                 WHERE f.tenant_id = l.tenant_id AND f.entry_id = l.movement_id
-                    AND f.kind = l.kind)
+                    AND (f.kind = l.kind OR f.kind = 'capture' AND l.kind = 'release'))
+      UNION ALL
+        SELECT 'every hold has its entries',
+            string_agg(DISTINCT coalesce(h.tenant_id, l.tenant_id), ', ')
+        FROM (SELECT * FROM mortar.credit_holds
+                WHERE t IS NULL OR tenant_id = t) h
+        FULL JOIN (SELECT tenant_id, movement_id, sum(amount_uc) AS amount
+                FROM mortar.credit_ledger
+                WHERE kind = 'hold' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, movement_id) l
+            ON (l.tenant_id, l.movement_id) = (h.tenant_id, h.hold_id)
+        WHERE h.amount_uc IS DISTINCT FROM l.amount
+      UNION ALL
+        SELECT 'holds are resolved once, and whole', string_agg(DISTINCT l.tenant_id, ', ')
+        FROM (SELECT tenant_id, reverses, sum(amount_uc) AS amount,
+                    count(DISTINCT movement_id) AS times
+                FROM mortar.credit_ledger
+                WHERE from_account = 'held' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, reverses) l
+        LEFT JOIN mortar.credit_holds h
+            ON (h.tenant_id, h.hold_id) = (l.tenant_id, l.reverses)
+        WHERE l.amount IS DISTINCT FROM h.amount_uc OR l.times <> 1
+      UNION ALL
+        SELECT 'reversals do not exceed the charge', string_agg(DISTINCT r.tenant_id, ', ')
+        FROM (SELECT tenant_id, reverses, sum(amount_uc) AS amount
+                FROM mortar.credit_ledger
+                WHERE kind = 'reversal' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, reverses) r
+        LEFT JOIN (SELECT tenant_id, movement_id, sum(amount_uc) AS amount
+                FROM mortar.credit_ledger
+                WHERE to_account = 'consumed' AND (t IS NULL OR tenant_id = t)
+                GROUP BY tenant_id, movement_id) l
+            ON (l.tenant_id, l.movement_id) = (r.tenant_id, r.reverses)
+        WHERE r.amount > coalesce(l.amount, 0)
       UNION ALL
         SELECT 'idempotency keys name what exists',
             string_agg(DISTINCT i.tenant_id, ', ')

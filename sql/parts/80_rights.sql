@@ -25,7 +25,8 @@ DECLARE
     x text;
 BEGIN
     FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys',
-        'credit_grants', 'credit_ledger', 'idempotency', 'prices', 'usage_journal',
+        'credit_grants', 'credit_ledger', 'credit_holds', 'idempotency', 'prices',
+        'usage_journal',
         'usage_marks', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables',
         'doc_rows']
     LOOP
@@ -53,8 +54,8 @@ BEGIN
             CASE x WHEN 'epochs' THEN 'WHERE clean IS NOT NULL' ELSE '' END);
     END LOOP;
 
-    FOREACH x IN ARRAY ARRAY['credit_grants', 'credit_ledger', 'prices',
-        'usage_journal', 'credit_burns']
+    FOREACH x IN ARRAY ARRAY['credit_grants', 'credit_ledger', 'credit_holds',
+        'prices', 'usage_journal', 'credit_burns']
     LOOP
         EXECUTE format('CREATE TRIGGER refuse_change '
             'BEFORE UPDATE OR DELETE OR TRUNCATE ON mortar.%I '
@@ -64,7 +65,7 @@ BEGIN
     END LOOP;
 
     FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys', 'credit_grants',
-        'credit_ledger', 'prices', 'usage_marks', 'burn_marks']
+        'credit_ledger', 'credit_holds', 'prices', 'usage_marks', 'burn_marks']
     LOOP
         EXECUTE format('CREATE TRIGGER note_write '
             'BEFORE INSERT OR UPDATE OR DELETE ON mortar.%I '
@@ -142,6 +143,11 @@ GRANT EXECUTE ON FUNCTION
     mortar.revoke_key(text, uuid),
     mortar.grant_credits(text, int8, text, int4, text, timestamptz, timestamptz),
     mortar.charge(text, int8, text, jsonb, text),
+    mortar.hold(text, int8, interval, text, jsonb),
+    mortar.capture(text, uuid, int8, text), mortar.void_hold(text, uuid, text),
+    mortar.reverse(text, uuid, text, int8),
+    mortar.void_grant(text, uuid, text, text),
+    mortar.freeze(text), mortar.unfreeze(text),
     mortar.set_price(text, int8, int8, text, text, timestamptz),
     mortar.record_usage(text, text, int8, text)
     TO mortar_admin;

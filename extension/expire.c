@@ -1,0 +1,348 @@
+/*
+ * expire.c
+ *		Holds that have expired (see expire.h).
+ *
+ * The slot knows a time before which no open hold expires (next_hold_expiry), so
+ * tables are not asked as long as it lies ahead.  When it is past and no hold has
+ * expired it is put right, by what is committed: a release that this transaction
+ * has posted may still be rolled back.
+ *
+ * A release gives back at commit.  Until then others see the hold as one that
+ * another transaction is at, and its credits as held.
+ */
+#include "mortar.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+
+#include "expire.h"
+#include "life.h"
+#include "locks.h"
+#include "movement.h"
+#include "spi.h"
+#include "xact.h"
+
+/* holds that are looked for at one time */
+#define BATCH 32
+
+/* no row follows the hold h */
+#define IS_OPEN                                                                \
+	"(SELECT r.entry_id FROM mortar.credit_ledger r "                          \
+	"WHERE r.tenant_id = $1 AND r.reverses = h.hold_id LIMIT 1) IS NULL"
+
+static MtrStmt stmt_sum = {
+	.sql = "SELECT coalesce(sum(l.amount_uc), 0)::pg_catalog.int8,"
+		   "  coalesce(sum(l.amount_uc) FILTER (WHERE"
+		   "    l.from_account <> 'issued' AND (l.grant_id IS NULL"
+		   "    OR coalesce(g.expires_at, 'infinity') > $3)), 0)"
+		   "    ::pg_catalog.int8 "
+		   "FROM (SELECT h.hold_id FROM mortar.credit_holds h"
+		   "    WHERE h.tenant_id = $1 AND h.expires_at >= $2"
+		   "      AND h.expires_at <= $3 AND " IS_OPEN " OFFSET 0) o"
+		   "  CROSS JOIN LATERAL (SELECT from_account, grant_id, amount_uc"
+		   "      FROM mortar.credit_ledger"
+		   "      WHERE tenant_id = $1 AND entry_id = o.hold_id"
+		   "    UNION ALL SELECT from_account, grant_id, amount_uc"
+		   "      FROM mortar.credit_ledger"
+		   "      WHERE tenant_id = $1 AND movement_id = o.hold_id"
+		   "        AND entry_id <> movement_id) l"
+		   "  LEFT JOIN mortar.credit_grants g"
+		   "    ON g.tenant_id = $1 AND g.grant_id = l.grant_id",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.nargs = 3,
+	.argtypes = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID},
+};
+
+/* after the one with $2 and $4 */
+static MtrStmt stmt_some = {
+	.sql = "SELECT h.hold_id, h.expires_at FROM mortar.credit_holds h "
+		   "WHERE h.tenant_id = $1 AND (h.expires_at, h.hold_id) > ($2, $4)"
+		   "  AND h.expires_at <= $3 AND " IS_OPEN
+		   " ORDER BY h.expires_at, h.hold_id",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.first_rows = true,
+	.nargs = 4,
+	.argtypes = {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, UUIDOID},
+};
+
+static MtrStmt stmt_next = {
+	.sql = "SELECT h.expires_at FROM mortar.credit_holds h "
+		   "WHERE h.tenant_id = $1 AND h.expires_at >= $2 AND " IS_OPEN
+		   " ORDER BY h.expires_at",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.first_rows = true,
+	.nargs = 2,
+	.argtypes = {TEXTOID, TIMESTAMPTZOID},
+};
+
+static MtrStmt stmt_follower = {
+	.sql = "SELECT entry_id FROM mortar.credit_ledger "
+		   "WHERE tenant_id = $1 AND reverses = $2",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.nargs = 2,
+	.argtypes = {TEXTOID, UUIDOID},
+};
+
+TimestampTz
+mtr_hold_clock(MtrTenant *t)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	SpinLockAcquire(&t->mutex);
+	now = Max(now, t->last_posted);
+	SpinLockRelease(&t->mutex);
+	return now;
+}
+
+/* which of them can have expired, and are not resolved yet: first <= expires_at <= now */
+typedef struct Window
+{
+	TimestampTz first;
+	TimestampTz now;
+	uint32      version; /* of the slot's holds */
+} Window;
+
+/* false: none */
+static bool
+look(MtrTenant *t, Window *w)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	w->now = mtr_hold_clock(t);
+	SpinLockAcquire(&t->mutex);
+	w->first = Min(t->next_hold_expiry, pin->hold_expires);
+	w->version = t->holds_version;
+	SpinLockRelease(&t->mutex);
+	return w->first <= w->now;
+}
+
+/*
+ * On a standby this transaction has done nothing, and a snapshot of its own is
+ * refused.	 SPI is connected.
+ */
+static void
+sum_up(const char *tenant, const Window *w, MtrSnap snap, MtrExpired *e)
+{
+	Datum args[3];
+	bool  isnull;
+
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = TimestampTzGetDatum(w->first);
+	args[2] = TimestampTzGetDatum(w->now);
+	mtr_exec(&stmt_sum, args, NULL, snap, 1);
+	e->held = DatumGetInt64(mtr_first(1, &isnull));
+	e->freed = DatumGetInt64(mtr_first(2, &isnull));
+}
+
+/* none has expired: the slot learns when the next one will; SPI is connected */
+static void
+put_right(MtrTenant *t, const Window *w)
+{
+	TimestampTz next = DT_NOEND;
+	Datum       args[2];
+	bool        isnull;
+
+	args[0] = CStringGetTextDatum(t->tenant_id);
+	args[1] = TimestampTzGetDatum(w->first);
+	mtr_exec(&stmt_next, args, NULL, MTR_SNAP_OTHERS, 1);
+	if (SPI_processed > 0)
+		next = DatumGetTimestampTz(mtr_first(1, &isnull));
+	SpinLockAcquire(&t->mutex);
+	/* one that has come since may not have been read */
+	if (t->holds_version == w->version)
+		t->next_hold_expiry = next;
+	SpinLockRelease(&t->mutex);
+}
+
+/* SPI is connected */
+static void
+sum_up_window(MtrTenant *t, const Window *w, MtrExpired *e)
+{
+	sum_up(t->tenant_id, w, MTR_SNAP_LATEST, e);
+	if (e->held == 0)
+		put_right(t, w);
+}
+
+void
+mtr_expired_of(MtrTenant *t, MtrExpired *e)
+{
+	Window w;
+
+	memset(e, 0, sizeof(*e));
+	if (!look(t, &w))
+		return;
+	SPI_connect();
+	sum_up_window(t, &w, e);
+	SPI_finish();
+}
+
+void
+mtr_expired_stored(const char *tenant, MtrExpired *e)
+{
+	Window w = {.first = DT_NOBEGIN, .now = GetCurrentTimestamp()};
+
+	SPI_connect();
+	sum_up(tenant, &w, MTR_SNAP_OTHERS, e);
+	SPI_finish();
+}
+
+/* ---- release ---- */
+
+static bool
+is_open(const char *tenant, const pg_uuid_t *hold_id)
+{
+	Datum args[2];
+
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = UUIDPGetDatum(hold_id);
+	mtr_exec(&stmt_follower, args, NULL, MTR_SNAP_LATEST, 1);
+	return SPI_processed == 0;
+}
+
+/* false: another transaction is at it, or was a moment ago */
+static bool
+release_one(MtrTenant *t, const pg_uuid_t *hold_id)
+{
+	const char *tenant = t->tenant_id;
+	MtrRows     rows = {.like = {.tenant = tenant, .reverses = hold_id}};
+	MtrSources  sources;
+	pg_uuid_t   movement_id;
+
+	if (!mtr_try_lock_part(MTR_LOCK_HOLD, tenant, (const char *) hold_id->data,
+						   UUID_LEN) ||
+		!is_open(tenant, hold_id))
+		return false;
+	rows.like.meta =
+		DirectFunctionCall1(jsonb_in, CStringGetDatum("{\"expired\":true}"));
+	mtr_sources_read(tenant, hold_id, "held", &sources);
+	mtr_give_back(t, &sources, 0, sources.total, "release", "held", &rows);
+	mtr_hold_end(t, sources.total);
+	mtr_new_id(&movement_id);
+	mtr_rows_post(t, &rows, &movement_id);
+	return true;
+}
+
+/* the next holds of the window, after the one with the last id; moves both on */
+static int
+next_holds(MtrTenant *t, Window *w, pg_uuid_t *last, pg_uuid_t *ids)
+{
+	Datum args[4];
+	bool  isnull;
+	int   n;
+
+	args[0] = CStringGetTextDatum(t->tenant_id);
+	args[1] = TimestampTzGetDatum(w->first);
+	args[2] = TimestampTzGetDatum(w->now);
+	args[3] = UUIDPGetDatum(last);
+	mtr_exec(&stmt_some, args, NULL, MTR_SNAP_LATEST, BATCH);
+	n = (int) SPI_processed;
+	for (int i = 0; i < n; i++)
+	{
+		HeapTuple tuple = SPI_tuptable->vals[i];
+		TupleDesc desc = SPI_tuptable->tupdesc;
+
+		ids[i] = *DatumGetUUIDP(SPI_getbinval(tuple, desc, 1, &isnull));
+		w->first = DatumGetTimestampTz(SPI_getbinval(tuple, desc, 2, &isnull));
+	}
+	if (n > 0)
+		*last = ids[n - 1];
+	return n;
+}
+
+/*
+ * Until upto_uc is available, or all are released that can be.	 True when one was
+ * released at least.
+ */
+static bool
+release_holds(MtrTenant *t, Window *w, int64 upto_uc)
+{
+	pg_uuid_t last = {{0}};
+	pg_uuid_t ids[BATCH];
+	bool      released = false;
+	int       n;
+
+	while ((n = next_holds(t, w, &last, ids)) > 0)
+		for (int i = 0; i < n; i++)
+		{
+			if (!release_one(t, &ids[i]))
+				continue;
+			released = true;
+			if (mtr_available(t) >= upto_uc)
+				return true;
+		}
+	return released;
+}
+
+/* the tenant's limits as this transaction sees them */
+static enum mtr_purse_mode
+limits_of(MtrTenant *t, int64 *floor)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int        mode;
+
+	SpinLockAcquire(&t->mutex);
+	mode = t->purse.mode + pin->mode;
+	*floor = t->purse.floor + pin->floor;
+	SpinLockRelease(&t->mutex);
+	return (enum mtr_purse_mode) mode;
+}
+
+void
+mtr_release_for(MtrTenant *t, int64 amount_uc)
+{
+	int64               floor;
+	enum mtr_purse_mode mode = limits_of(t, &floor);
+	int64               available = mtr_available(t);
+	Window              w;
+	MtrExpired          e;
+
+	if (XactReadOnly || mtr_is_frozen(t) || mode == MTR_PURSE_UNLIMITED ||
+		available >= amount_uc || !look(t, &w))
+		return;
+	SPI_connect();
+	sum_up_window(t, &w, &e);
+	/* not for who will be refused all the same */
+	if (e.freed > 0 &&
+		(mode == MTR_PURSE_SOFT || amount_uc + floor <= available + e.freed))
+		(void) release_holds(t, &w, amount_uc);
+	SPI_finish();
+}
+
+bool
+mtr_release_expired(MtrTenant *t, MtrShortfall *s)
+{
+	Window     w;
+	MtrExpired e;
+	bool       released = false;
+	int64      floor;
+	int64      least;
+
+	(void) limits_of(t, &floor);
+	least = s->required_uc + floor;
+	if (XactReadOnly || mtr_is_frozen(t) || !look(t, &w))
+		return false;
+	SPI_connect();
+	sum_up_window(t, &w, &e);
+	s->available_uc += e.freed;
+	if (e.freed > 0 && s->available_uc >= least)
+		released = release_holds(t, &w, least);
+	SPI_finish();
+	return released;
+}
+
+bool
+mtr_take_all(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s)
+{
+	mtr_release_before(t, amount_uc);
+	while (!mtr_take(t, amount_uc, paid, s))
+		if (!mtr_release_expired(t, s))
+			return false;
+	return true;
+}

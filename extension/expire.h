@@ -1,0 +1,59 @@
+/*
+ * expire.h
+ *		Holds that have expired: what they held is free.
+ *
+ * Nobody waits for them: they are released, by entries of the ledger, when somebody
+ * would be refused for lack of credits, or get into debt.	Until then they are counted as free by
+ * whoever asks for the balance.
+ */
+#ifndef MORTAR_EXPIRE_H
+#define MORTAR_EXPIRE_H
+
+#include "gate.h"
+
+/* what a tenant's expired holds hold, and what of it comes back to the tenant */
+typedef struct MtrExpired
+{
+	int64 held;
+	int64 freed; /* not what came from grants that have ended */
+} MtrExpired;
+
+/*
+ * Of a pinned tenant.  Reads tables only if a hold may have expired.  SPI need not be
+ * connected.
+ */
+extern void mtr_expired_of(MtrTenant *t, MtrExpired *e);
+
+/* the same of tables alone */
+extern void mtr_expired_stored(const char *tenant, MtrExpired *e);
+
+/*
+ * For who is about to take amount_uc: releases as many holds that have expired as it
+ * takes lest that make debt.	SPI need not be connected.
+ */
+extern void mtr_release_for(MtrTenant *t, int64 amount_uc);
+
+static inline void
+mtr_release_before(MtrTenant *t, int64 amount_uc)
+{
+	/* most tenants hold nothing; an older value may be read, as a moment ago */
+	if (t->next_hold_expiry != DT_NOEND)
+		mtr_release_for(t, amount_uc);
+}
+
+/*
+ * For who is short by *s: releases as many holds that have expired as it takes; false
+ * when that cannot help, with what they would free added to s->available_uc.  Skips
+ * holds that another transaction is at.  After true ask the gate again.  SPI need
+ * not be connected.
+ */
+extern bool mtr_release_expired(MtrTenant *t, MtrShortfall *s);
+
+/* mtr_take, with both */
+extern bool
+mtr_take_all(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s);
+
+/* the time by which holds of the tenant expire: never back */
+extern TimestampTz mtr_hold_clock(MtrTenant *t);
+
+#endif /* MORTAR_EXPIRE_H */
