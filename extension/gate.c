@@ -356,8 +356,9 @@ find_grant(MtrTenant *t, MtrPinned *pin, const pg_uuid_t *grant_id, bool *ended)
 	return *ended ? -1 : cell;
 }
 
-int
-mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
+/* loose: what to take when there is no cell for it (NULL: wait) */
+static int
+cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	MtrAgain   again = {0};
@@ -367,6 +368,7 @@ mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 		TimestampTz now = GetCurrentTimestamp();
 		bool        ended;
 		bool        exists = true;
+		bool        is_loaded;
 		int         cell;
 
 		SpinLockAcquire(&t->mutex);
@@ -375,12 +377,31 @@ mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 		SpinLockRelease(&t->mutex);
 		if (cell >= 0 || ended)
 			return cell;
-		if (mtr_refill(t, grant_id, &cell, &exists) && !exists)
+		is_loaded = mtr_refill(t, grant_id, &cell, &exists,
+							   loose != NULL ? &loose->grant : NULL);
+		if (is_loaded && !exists)
 			return -1;
 		if (cell >= 0)
 			return cell;
+		if (is_loaded && loose != NULL)
+			return mtr_loose_add(loose);
 		mtr_gate_wait(t, &again);
 	}
+}
+
+int
+mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	return cell_of_grant(t, grant_id, NULL);
+}
+
+int
+mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	MtrLoose loose = {.tenant = t};
+
+	mtr_loose_reserve(1);
+	return cell_of_grant(t, grant_id, &loose);
 }
 
 void

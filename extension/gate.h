@@ -126,6 +126,9 @@ extern void mtr_give(MtrTenant *t, const struct mtr_grant *grant);
  */
 extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
+/* the same for mtr_refund(), which does not need one: a loose grant (loose.h), if so */
+extern int mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id);
+
 /*
  * Takes back what is left of a grant, at most most; *part says how much, 0 maybe.
  * Cell as above.

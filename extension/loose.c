@@ -91,6 +91,28 @@ mtr_loose_back(MtrTenant *t, MtrPinned *pin, TimestampTz now, int cell,
 		t->giving--;
 }
 
+void
+mtr_loose_refund(MtrTenant *t, TimestampTz now, int cell, int64 amount)
+{
+	struct mtr_grant back = mtr_loose_at(cell)->grant;
+
+	back.remaining = amount;
+	mtr_purse_return(&t->purse, now, &back);
+	mtr_purse_settle(&t->purse, now, 0);
+	t->grants_version++;
+	t->refilled_at = 0;
+}
+
+void
+mtr_loose_unrefund(MtrTenant *t, MtrPinned *pin, int64 amount)
+{
+	t->giving_uc -= amount;
+	pin->giving_uc -= amount;
+	pin->loose--;
+	if (!mtr_is_giving(pin))
+		t->giving--;
+}
+
 int64
 mtr_loose_take_own(MtrTenant *t, TimestampTz now, int64 amount, MtrPaid *paid)
 {

@@ -50,6 +50,11 @@ extern void mtr_loose_reset(void);
 extern void mtr_loose_back(MtrTenant *t, MtrPinned *pin, TimestampTz now,
 						   int cell, int64 amount);
 
+/* a refund to a loose grant: at commit, or undone; the mutex is held */
+extern void
+mtr_loose_refund(MtrTenant *t, TimestampTz now, int cell, int64 amount);
+extern void mtr_loose_unrefund(MtrTenant *t, MtrPinned *pin, int64 amount);
+
 /*
  * Takes from own grants that have no cell, at most amount.  Only the transaction
  * knows of it.	 Adds to *paid, where room is reserved.

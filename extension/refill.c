@@ -328,7 +328,8 @@ refill(Reading *r, int *cell)
 }
 
 bool
-mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists)
+mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists,
+		   struct mtr_grant *grant)
 {
 	Reading r = {.t = t, .wanted = wanted, .exists = true};
 	int     got;
@@ -338,6 +339,9 @@ mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists)
 		*cell = got;
 	if (exists != NULL)
 		*exists = r.exists;
+	for (int i = 0; grant != NULL && i < r.stored.ngrants; i++)
+		if (memcmp(r.stored.grants[i].id, wanted->data, UUID_LEN) == 0)
+			*grant = r.stored.grants[i];
 	if (r.stored.grants != NULL)
 		pfree(r.stored.grants);
 	return done;

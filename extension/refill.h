@@ -38,10 +38,10 @@ extern bool mtr_purse_load(struct mtr_purse *p, TimestampTz now, MtrQueue *q);
  *
  * wanted (or NULL): a grant that needs a cell.	 *cell is the one it has got, which
  * this transaction holds, or -1; *exists is false when there is no such grant,
- * or it has ended.
+ * or it has ended; when there was no cell for it, *grant (or NULL) is what it is.
  */
-extern bool
-mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists);
+extern bool mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell,
+					   bool *exists, struct mtr_grant *grant);
 
 /*
  * The same for one that takes all that it gets, step by step: the grants that found no

@@ -123,7 +123,7 @@ mtr_gate_refresh(MtrTenant *t)
 	if (!is_wanted)
 		return;
 	(void) mtr_loosen(t, NULL, NULL);
-	(void) mtr_refill(t, NULL, NULL, NULL);
+	(void) mtr_refill(t, NULL, NULL, NULL, NULL);
 }
 
 /* ---- what is taken ---- */

@@ -91,9 +91,12 @@ commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 			else
 				mtr_purse_arrive(&t->purse, end->now, r->which);
 			break;
+		case MTR_RECORD_REFUND: /* to a cell: summed up in the pin */
+			if (MTR_IS_LOOSE(r->which))
+				mtr_loose_refund(t, end->now, r->which, r->amount);
+			break;
 		case MTR_RECORD_DEBIT: /* taken for good already */
-		case MTR_RECORD_HOLD:
-		case MTR_RECORD_REFUND: /* summed up in the pin */
+		case MTR_RECORD_HOLD:  /* summed up in the pin, like those below */
 		case MTR_RECORD_UNHOLD:
 		case MTR_RECORD_LIFE:
 		case MTR_RECORD_FROZEN:
@@ -197,7 +200,9 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 			pin->frozen -= (int) r->amount;
 			break;
 		case MTR_RECORD_REFUND:
-			if (r->which >= 0)
+			if (MTR_IS_LOOSE(r->which))
+				mtr_loose_unrefund(t, pin, r->amount);
+			else if (r->which >= 0)
 				pin->refund[r->which] -= r->amount;
 			break;
 		case MTR_RECORD_UNHOLD:

@@ -223,6 +223,13 @@ mtr_xact_refund(MtrTenant *t, const struct mtr_part *part)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 
+	if (MTR_IS_LOOSE(part->cell))
+	{
+		/* each of them is counted */
+		new_record(pin, MTR_RECORD_REFUND, NULL, part->cell)->amount =
+			part->amount;
+		return;
+	}
 	add_record(pin, MTR_RECORD_REFUND, NULL, part->cell)->amount +=
 		part->amount;
 	note_burned(pin, part->cell);

@@ -188,6 +188,56 @@ SELECT pg_temp.available('man_h');
 SELECT mortar.record_usage('man_h', 'requests', 150);
 ROLLBACK;
 
+-- ---- holds and reversals of many grants ----
+SELECT mortar.create_tenant('man_i');
+SELECT pg_temp.give('man_i', 1, 20, 10);
+SELECT mortar.hold('man_i', 155, '1 day', 'h1') AS hold \gset
+SELECT available_uc, held_uc FROM mortar.balance('man_i');
+BEGIN;
+SELECT pg_temp.paid(mortar.void_hold('man_i', :'hold', 'v1'));
+SELECT pg_temp.left_of('man_i');
+ROLLBACK;
+SELECT available_uc, held_uc FROM mortar.balance('man_i');
+SELECT pg_temp.paid(mortar.void_hold('man_i', :'hold', 'v1'));
+SELECT available_uc, held_uc FROM mortar.balance('man_i');
+SELECT pg_temp.paid(mortar.charge('man_i', 15, 'c1'));
+SELECT pg_temp.left_of('man_i');
+SELECT mortar.hold('man_i', 140, '1 day', 'h2') AS hold \gset
+SELECT pg_temp.paid(mortar.capture('man_i', :'hold', 45, 'p2'));
+SELECT available_uc, held_uc FROM mortar.balance('man_i');
+SELECT pg_temp.left_of('man_i');
+SELECT mortar.hold('man_i', 20, '1 day', 'h3') AS hold \gset
+SELECT pg_temp.paid(mortar.capture('man_i', :'hold', 130, 'p3'));
+SELECT pg_temp.available('man_i');
+SELECT mortar.charge('man_i', 10, 'c2') AS last \gset
+BEGIN;
+SELECT mortar.charge('man_i', 1, 'c3', on_short => 'return');
+SELECT pg_temp.paid(mortar.reverse('man_i', :'last', 'r2'));
+SAVEPOINT one;
+SELECT pg_temp.paid(mortar.reverse('man_i', (SELECT entry_id FROM mortar.credit_ledger WHERE tenant_id = 'man_i' AND kind = 'capture' AND amount_uc > 0 ORDER BY entry_id DESC LIMIT 1), 'r3'));
+ROLLBACK TO one;
+COMMIT;
+SELECT pg_temp.available('man_i'), pg_temp.left_of('man_i');
+SELECT mortar.grant_credits('man_i', 100, 'more') IS NOT NULL AS granted;
+SELECT mortar.create_tenant('man_j');
+SELECT pg_temp.give('man_j', 1, 25, 10);
+SELECT mortar.charge('man_j', 245, 'c1') AS charge \gset
+SELECT pg_temp.paid(mortar.reverse('man_j', :'charge', 'r1', 100));
+SELECT pg_temp.available('man_j'), pg_temp.left_of('man_j');
+SELECT pg_temp.paid(mortar.reverse('man_j', :'charge', 'r2'));
+SELECT pg_temp.available('man_j'), pg_temp.left_of('man_j');
+SELECT pg_temp.paid(mortar.charge('man_j', 15, 'c2'));
+SELECT pg_temp.left_of('man_j');
+-- charged and given back in one transaction, and charged again
+BEGIN;
+SELECT mortar.charge('man_j', 200, 'c3') AS charge \gset
+SELECT pg_temp.paid(mortar.reverse('man_j', :'charge', 'r3'));
+SELECT pg_temp.paid(mortar.charge('man_j', 30, 'c4'));
+COMMIT;
+SELECT pg_temp.available('man_j');
+SELECT sum(remaining_uc) FROM mortar.grants WHERE tenant_id = 'man_j';
+SELECT pg_temp.paid(mortar.charge('man_j', 205, 'c5'));
+
 -- ---- and all of it adds up ----
 CREATE PROCEDURE pg_temp.flushed(tenant text) LANGUAGE plpgsql AS $$BEGIN
     FOR i IN 1 .. 3000 LOOP
