@@ -15,6 +15,7 @@
 
 #include "utils/timestamp.h"
 
+#include "loose.h"
 #include "xact.h"
 
 /* can this transaction spend what comes back to the cell? */
@@ -106,6 +107,16 @@ fits(MtrTenant *t, const MtrPinned *pin, int cell, int64 amount)
 	return ok;
 }
 
+/* the mutex is held: nobody reads grants from tables before this comes back to one */
+static void
+count_loose(MtrTenant *t, MtrPinned *pin, int64 amount)
+{
+	t->giving += mtr_is_giving(pin) ? 0 : 1;
+	t->giving_uc += amount;
+	pin->giving_uc += amount;
+	pin->loose++;
+}
+
 void
 mtr_refund(MtrTenant *t, int cell, int64 amount)
 {
@@ -121,6 +132,14 @@ mtr_refund(MtrTenant *t, int cell, int64 amount)
 		ok = fits(t, pin, cell, amount);
 		if (ok && cell != MTR_PURSE_ISSUED)
 			mtr_ref_cell(t, pin, cell);
+		SpinLockRelease(&t->mutex);
+	}
+	else if (MTR_IS_LOOSE(cell))
+	{
+		SpinLockAcquire(&t->mutex);
+		ok = mtr_purse_fits(&t->purse, amount + t->giving_uc);
+		if (ok)
+			count_loose(t, pin, amount);
 		SpinLockRelease(&t->mutex);
 	}
 	if (!ok)

@@ -53,14 +53,14 @@ read_tables(const char *tenant, Loaded *l)
 }
 
 static void
-fill(MtrTenant *t, const Loaded *l, uint64 generation)
+fill(MtrTenant *t, const Loaded *l, MtrQueue *q, uint64 generation)
 {
 	TimestampTz now = Max(l->stored.now, l->stored.last_posted);
 	bool        wake = false;
 
 	SpinLockAcquire(&t->mutex);
 	/* debt that a grant has repaid since: the flusher writes it */
-	if (mtr_purse_load(&t->purse, now, &l->stored))
+	if (mtr_purse_load(&t->purse, now, q))
 		wake = mtr_tenant_mark_dirty(t);
 	t->held = l->stored.held;
 	/* whoever needs to know looks for the first of them */
@@ -129,7 +129,9 @@ place(const Try *try, const Loaded *l, uint64 generation)
 	int        db = try->db - MtrShared->db;
 	MtrTenant *t = NULL;
 	bool       again = false;
+	MtrQueue   queue;
 
+	mtr_queue_grants(&queue, &l->stored, -1);
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
 	{
 		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
@@ -139,7 +141,7 @@ place(const Try *try, const Loaded *l, uint64 generation)
 		if (!again)
 			t = mtr_tenant_insert_locked(db, try->tenant, MTR_TENANT_NEW);
 		if (t != NULL)
-			fill(t, l, generation);
+			fill(t, l, &queue, generation);
 		LWLockRelease(MtrShared->lock);
 		if (again || t != NULL)
 			break;

@@ -42,9 +42,9 @@ typedef struct MtrRecord
 	int           pin;   /* index into pins */
 	int           prev;  /* older record of the same pin, -1: none */
 	MtrUsage     *usage; /* USAGE */
-	int16         which; /* USAGE: counter; of the purse: cell; else -1 */
+	int32         which; /* USAGE: counter; of the purse: cell or loose grant;
+						  * else -1 */
 	int64 amount;        /* micro-credits, quantity, or the step of a setting */
-	const struct mtr_grant *grant; /* GRANT without a cell */
 } MtrRecord;
 
 extern MtrPinned *mtr_pins;
