@@ -145,7 +145,7 @@ read_tenant(MtrStored *s)
 		isnull ? MTR_DEFAULT_MAX_UNFLUSHED_UC : DatumGetInt64(d);
 	d = value(0, 5, &isnull);
 	s->last_posted = isnull ? 0 : DatumGetTimestampTz(d);
-	s->durability = (MtrDurability) DatumGetInt32(value(0, 16, &isnull));
+	s->durability = (MtrDurability) DatumGetInt32(value(0, 17, &isnull));
 	s->debt = DatumGetInt64(value(0, 6, &isnull));
 	s->held = DatumGetInt64(value(0, 7, &isnull));
 }

@@ -288,6 +288,7 @@ $poor->start;
 is(account('alone', $poor), $all, 'after an immediate stop it is there, still without a flusher');
 is($poor->safe_psql($Mortar::database, 'SELECT count(*), (SELECT count(*) FROM mortar.usage_journal) FROM mortar.usage_sync'), '54|0', '... in the queue');
 Mortar::admin($poor, record('alone'));
+is($poor->safe_psql($Mortar::database, 'SELECT count(*) FROM mortar.usage_sync'), 55, '... where the tenant\'s calls still go');
 $poor->stop('fast');
 $poor->append_conf('postgresql.conf', 'max_worker_processes = 8');
 $poor->start;
