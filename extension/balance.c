@@ -14,6 +14,7 @@
 #include "balance.h"
 #include "expire.h"
 #include "life.h"
+#include "loose.h"
 #include "slot.h"
 #include "stored.h"
 #include "xact.h"
@@ -52,7 +53,10 @@ next_expiry(const char *tenant, const struct mtr_purse *p, uint32 own)
 	}
 	first = first_end(grants, n);
 	if (p->more > 0 && mtr_grants_stored(tenant, ids, p->n, NULL, p->now, &s))
+	{
+		mtr_loose_subtract(&s, NULL);
 		first = Min(first, first_end(s.grants, s.ngrants));
+	}
 	return first;
 }
 

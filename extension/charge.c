@@ -183,7 +183,7 @@ charge_in_bound(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 	MtrTenant *t = refs[0].tenant;
 	Charged    result;
 	int64      deadline = 0;
-	int64      again = 0;
+	MtrAgain   again = {0};
 
 	while ((result = try_charge(refs, qty, n, b, s)) >= CHARGED_AGAIN)
 	{
@@ -191,7 +191,7 @@ charge_in_bound(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 
 		if (result == CHARGED_AGAIN)
 		{
-			mtr_gate_again(t, &again);
+			mtr_gate_again(t, &again, NULL);
 			continue;
 		}
 		if (deadline == 0)
@@ -201,6 +201,7 @@ charge_in_bound(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 		mtr_wake_flusher(&MtrShared->db[t->db]);
 		mtr_slot_nap(BOUND_POLL_MS);
 	}
+	mtr_gate_done(&again);
 	return result;
 }
 
@@ -213,6 +214,7 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
 
 	Assert(n > 0 && n <= MTR_METERS);
 	mtr_xact_reserve(n + 3 * MTR_PURSE_SOURCES);
+	mtr_gate_refresh(refs[0].tenant);
 	result = charge_in_bound(refs, qty, n, &b, s);
 	if (result == CHARGED_OUT_OF_RANGE)
 		ereport(ERROR,
@@ -222,13 +224,17 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
 						   ", and what one price has ever charged a "
 						   "tenant is at most " INT64_FORMAT " micro-credits.",
 						   MTR_MAX_QUANTITY, PG_INT64_MAX)));
+	/* usage is burned by cells, and what has none is not there before the commit */
+	if (result == CHARGED_SHORT &&
+		mtr_is_behind_enough(refs[0].tenant, b.total))
+		mtr_raise_many_grants(refs[0].tenant);
 	if (result != CHARGED)
 		return false;
 	for (int i = 0; i < n; i++)
 		if (qty[i] > 0)
 			mtr_xact_usage(&refs[i], qty[i], b.durable);
 	mtr_note_parts(refs[0].tenant, &b.parts,
-				   b.durable ? MTR_PAID_DURABLE : MTR_PAID_USAGE);
+				   b.durable ? MTR_FOR_DURABLE : MTR_FOR_USAGE);
 	if (b.durable)
 		mtr_sync_write(refs, qty, b.cost, n, &b.parts, durability);
 	return true;

@@ -114,15 +114,16 @@ mtr_post_rows(MtrTenant *t, const MtrEntry *rows, int n,
 }
 
 void
-mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrParts *parts,
+mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrPaid *paid,
 			   const pg_uuid_t *movement_id)
 {
-	MtrEntry  rows[MTR_PURSE_SOURCES];
-	pg_uuid_t grants[MTR_PURSE_SOURCES];
+	MtrEntry  *rows = palloc_extended(paid->n * sizeof(*rows), MCXT_ALLOC_HUGE);
+	pg_uuid_t *grants =
+		palloc_extended(paid->n * sizeof(*grants), MCXT_ALLOC_HUGE);
 
-	for (int i = 0; i < parts->n; i++)
+	for (int i = 0; i < paid->n; i++)
 	{
-		const struct mtr_part *part = &parts->part[i];
+		const struct mtr_part *part = &paid->part[i];
 
 		grants[i] = mtr_part_grant(t, part);
 		rows[i] = *e;
@@ -130,5 +131,5 @@ mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrParts *parts,
 		rows[i].grant_id = part->cell < MTR_PURSE_CELLS ? &grants[i] : NULL;
 		rows[i].amount_uc = part->amount;
 	}
-	mtr_post_rows(t, rows, parts->n, movement_id);
+	mtr_post_rows(t, rows, paid->n, movement_id);
 }

@@ -31,8 +31,8 @@ mtr_post(MtrTenant *t, const MtrEntry *e, const pg_uuid_t *movement_id);
  * Posts a movement with a row for each part: e->from is the part's account, grant and
  * amount are the part's.
  */
-extern void mtr_post_parts(MtrTenant *t, const MtrEntry *e,
-						   const MtrParts *parts, const pg_uuid_t *movement_id);
+extern void mtr_post_parts(MtrTenant *t, const MtrEntry *e, const MtrPaid *paid,
+						   const pg_uuid_t *movement_id);
 
 /*
  * Posts a movement of several rows, all at one time; the first one's entry_id is the

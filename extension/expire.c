@@ -338,10 +338,10 @@ mtr_release_expired(MtrTenant *t, MtrShortfall *s)
 }
 
 bool
-mtr_take_all(MtrTenant *t, int64 amount_uc, MtrParts *parts, MtrShortfall *s)
+mtr_take_all(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s)
 {
 	mtr_release_before(t, amount_uc);
-	while (!mtr_take(t, amount_uc, parts, s))
+	while (!mtr_take(t, amount_uc, paid, s))
 		if (!mtr_release_expired(t, s))
 			return false;
 	return true;

@@ -51,7 +51,7 @@ extern bool mtr_release_expired(MtrTenant *t, MtrShortfall *s);
 
 /* mtr_take, with both */
 extern bool
-mtr_take_all(MtrTenant *t, int64 amount_uc, MtrParts *parts, MtrShortfall *s);
+mtr_take_all(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s);
 
 /* the time by which holds of the tenant expire: never back */
 extern TimestampTz mtr_hold_clock(MtrTenant *t);

@@ -13,16 +13,12 @@
 #include "mortar.h"
 
 #include "access/xact.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "loose.h"
 #include "price.h"
 #include "refill.h"
-#include "slot_load.h"
 #include "xact.h"
-
-/* how often one tries whether the purse can be loaded again */
-#define AGAIN_POLL_MS 10
 
 /*
  * Limits that this transaction has set hold for itself at once: they are put on
@@ -116,7 +112,6 @@ mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
 	return !is_short;
 }
 
-/* the mutex is held: the cell keeps its grant to the end of the transaction */
 void
 mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell)
 {
@@ -126,6 +121,64 @@ mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell)
 		return;
 	pin->cells |= bit;
 	t->purse.cell[cell].refs++;
+}
+
+static void
+ref_parts(MtrTenant *t, MtrPinned *pin, const MtrParts *parts)
+{
+	for (int i = 0; i < parts->n; i++)
+		if (parts->part[i].cell != MTR_PURSE_ISSUED)
+			mtr_ref_cell(t, pin, parts->part[i].cell);
+}
+
+int64
+mtr_drain_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now, int64 amount,
+				 MtrParts *parts)
+{
+	int64 taken;
+
+	memset(parts->own, 0, sizeof(parts->own));
+	own_limits(t, pin, 1);
+	taken = mtr_purse_drain(&t->purse, Max(now, t->last_posted), amount,
+							pin->own, parts->part, &parts->n);
+	own_limits(t, pin, -1);
+	ref_parts(t, pin, parts);
+	return taken;
+}
+
+int64
+mtr_behind_locked(MtrTenant *t, const MtrPinned *pin, int64 amount)
+{
+	int64 lack = 0;
+
+	if (pin->behind_uc == 0 || t->purse.mode + pin->mode == MTR_PURSE_UNLIMITED)
+		return 0;
+	/* what is missing to the floor comes first, as it does for own cells */
+	if (t->purse.mode + pin->mode == MTR_PURSE_HARD)
+		lack = t->purse.floor + pin->floor - t->purse.available -
+			   mtr_purse_own(&t->purse, pin->own) - mtr_own_refunds(t, pin);
+	return Min(amount, pin->behind_uc - Min(Max(lack, 0), pin->behind_uc));
+}
+
+bool
+mtr_is_behind_enough(MtrTenant *t, int64 amount)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	bool       is_enough;
+	int64      floor;
+
+	if (pin->behind_uc == 0)
+		return false;
+	SpinLockAcquire(&t->mutex);
+	is_enough = amount > 0;
+	amount -= mtr_behind_locked(t, pin, amount);
+	floor = lower_floor(t, pin);
+	own_limits(t, pin, 1);
+	is_enough = is_enough && amount <= mtr_purse_spendable(&t->purse, pin->own);
+	own_limits(t, pin, -1);
+	t->purse.floor += floor;
+	SpinLockRelease(&t->mutex);
+	return is_enough;
 }
 
 /* a part that the purse has paid, beside those that came back to the transaction */
@@ -192,92 +245,12 @@ mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now, int64 amount,
 								&parts->n);
 		own_limits(t, pin, -1);
 	}
-	for (int i = 0; i < parts->n; i++)
-		if (parts->part[i].cell != MTR_PURSE_ISSUED)
-			mtr_ref_cell(t, pin, parts->part[i].cell);
+	ref_parts(t, pin, parts);
 	if (result == MTR_TAKE_OK)
 		return MTR_TAKEN;
 	s->required_uc = amount;
 	s->available_uc = available_locked(t, pin);
 	return result == MTR_TAKE_AGAIN ? MTR_TAKEN_AGAIN : MTR_TAKEN_SHORT;
-}
-
-/* sleeps a little; raises when that goes on for too long */
-static void
-wait_again(MtrTenant *t, int64 *deadline)
-{
-	int64 now = mtr_now_ms();
-
-	if (*deadline == 0)
-		*deadline = now + MTR_SLOT_WAIT_MS;
-	if (now >= *deadline)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("grants of tenant \"%s\" cannot be loaded now",
-						t->tenant_id),
-				 errdetail("%d grants at a time are in memory, and running "
-						   "transactions use them.",
-						   MTR_PURSE_CELLS),
-				 errhint("Try again; spend less in one transaction.")));
-	mtr_wake_flusher(&MtrShared->db[t->db]);
-	mtr_slot_nap(AGAIN_POLL_MS);
-}
-
-void
-mtr_gate_again(MtrTenant *t, int64 *deadline)
-{
-	if (!mtr_refill(t, NULL, NULL, NULL) || *deadline != 0)
-		wait_again(t, deadline);
-	else
-		*deadline = mtr_now_ms() + MTR_SLOT_WAIT_MS;
-}
-
-bool
-mtr_take(MtrTenant *t, int64 amount_uc, MtrParts *parts, MtrShortfall *s)
-{
-	MtrPinned *pin = mtr_xact_pinned(t);
-	int64      deadline = 0;
-	MtrTaken   taken;
-
-	Assert(amount_uc > 0 && amount_uc <= MTR_MAX_AMOUNT_UC);
-	mtr_xact_reserve(2 * MTR_PURSE_SOURCES);
-	for (;;)
-	{
-		TimestampTz now = GetCurrentTimestamp();
-
-		SpinLockAcquire(&t->mutex);
-		taken = mtr_take_locked(t, pin, now, amount_uc, parts, s);
-		SpinLockRelease(&t->mutex);
-		if (taken != MTR_TAKEN_AGAIN)
-			break;
-		mtr_gate_again(t, &deadline);
-	}
-	if (taken != MTR_TAKEN)
-		return false;
-	mtr_note_parts(t, parts, MTR_PAID_ENTRY);
-	return true;
-}
-
-void
-mtr_untake(MtrTenant *t, const MtrParts *parts)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	MtrParts    minus = *parts;
-
-	mtr_xact_reserve(2 * parts->n);
-	SpinLockAcquire(&t->mutex);
-	for (int i = 0; i < parts->n; i++)
-		if (parts->part[i].amount > parts->own[i])
-			mtr_purse_back(&t->purse, now, parts->part[i].cell,
-						   parts->part[i].amount - parts->own[i]);
-	mtr_purse_settle(&t->purse, now, 0);
-	SpinLockRelease(&t->mutex);
-	for (int i = 0; i < minus.n; i++)
-	{
-		minus.part[i].amount = -minus.part[i].amount;
-		minus.own[i] = -minus.own[i];
-	}
-	mtr_note_parts(t, &minus, MTR_PAID_ENTRY);
 }
 
 const char *
@@ -294,7 +267,9 @@ mtr_part_grant(MtrTenant *t, const struct mtr_part *part)
 	pg_uuid_t id = {{0}};
 
 	/* constant while this transaction holds its reference */
-	if (part->cell < MTR_PURSE_CELLS)
+	if (MTR_IS_LOOSE(part->cell))
+		memcpy(id.data, mtr_loose_at(part->cell)->grant.id, UUID_LEN);
+	else if (part->cell < MTR_PURSE_CELLS)
 		memcpy(id.data, t->purse.cell[part->cell].grant.id, UUID_LEN);
 	return id;
 }
@@ -324,30 +299,33 @@ add_locked(MtrTenant *t, TimestampTz now, const struct mtr_grant *grant)
 	return cell;
 }
 
-/* a copy that lives as long as the transaction's callbacks may ask for it */
-static struct mtr_grant *
-keep_grant(const struct mtr_grant *grant)
+/* the mutex is held: nobody reads grants from tables before this one is counted */
+static void
+count_behind(MtrTenant *t, MtrPinned *pin, const MtrLoose *l)
 {
-	struct mtr_grant *kept =
-		MemoryContextAlloc(TopTransactionContext, sizeof(*kept));
-
-	*kept = *grant;
-	return kept;
+	t->giving += mtr_is_giving(pin) ? 0 : 1;
+	t->giving_uc += l->grant.amount;
+	pin->behind++;
+	pin->behind_uc += l->in_force ? l->grant.amount : 0;
+	pin->giving_uc += l->grant.amount;
 }
 
 void
 mtr_give(MtrTenant *t, const struct mtr_grant *grant)
 {
-	MtrPinned        *pin = mtr_xact_pinned(t);
-	TimestampTz       now = GetCurrentTimestamp();
-	struct mtr_grant *kept = keep_grant(grant);
-	int               cell = -1;
-	bool              ok;
+	MtrPinned  *pin;
+	TimestampTz now = GetCurrentTimestamp();
+	MtrLoose    l = {.tenant = t, .own = true, .grant = *grant};
+	int         cell = -1;
+	bool        ok;
 
 	Assert(grant->amount > 0 && grant->amount <= MTR_MAX_AMOUNT_UC);
 	mtr_xact_reserve(1);
+	mtr_loose_reserve(1);
+	pin = mtr_xact_pinned(t);
 	SpinLockAcquire(&t->mutex);
 	now = Max(now, t->last_posted);
+	l.in_force = grant->effective_at <= now;
 	/* each of the two is at most a quarter of int64 */
 	ok = mtr_purse_fits(&t->purse, grant->amount + t->giving_uc);
 	if (ok && grant->expires_at > now)
@@ -357,18 +335,13 @@ mtr_give(MtrTenant *t, const struct mtr_grant *grant)
 		if (cell >= 0)
 			mtr_ref_cell(t, pin, cell);
 		else
-		{
-			t->giving += pin->behind == 0;
-			t->giving_uc += grant->amount;
-		}
+			count_behind(t, pin, &l);
 	}
 	SpinLockRelease(&t->mutex);
 	if (!ok)
 		mtr_raise_out_of_range();
-	if (cell >= 0)
-		mtr_xact_grant(t, cell);
-	else if (grant->expires_at > now)
-		mtr_xact_grant_behind(t, kept, grant->effective_at <= now);
+	if (grant->expires_at > now)
+		mtr_xact_grant(t, cell >= 0 ? cell : mtr_loose_add(&l));
 }
 
 /* the mutex is held */
@@ -383,17 +356,19 @@ find_grant(MtrTenant *t, MtrPinned *pin, const pg_uuid_t *grant_id, bool *ended)
 	return *ended ? -1 : cell;
 }
 
-int
-mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
+/* loose: what to take when there is no cell for it (NULL: wait) */
+static int
+cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
-	int64      deadline = 0;
+	MtrAgain   again = {0};
 
 	for (;;)
 	{
 		TimestampTz now = GetCurrentTimestamp();
 		bool        ended;
 		bool        exists = true;
+		bool        is_loaded;
 		int         cell;
 
 		SpinLockAcquire(&t->mutex);
@@ -402,12 +377,31 @@ mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 		SpinLockRelease(&t->mutex);
 		if (cell >= 0 || ended)
 			return cell;
-		if (mtr_refill(t, grant_id, &cell, &exists) && !exists)
+		is_loaded = mtr_refill(t, grant_id, &cell, &exists,
+							   loose != NULL ? &loose->grant : NULL);
+		if (is_loaded && !exists)
 			return -1;
 		if (cell >= 0)
 			return cell;
-		wait_again(t, &deadline);
+		if (is_loaded && loose != NULL)
+			return mtr_loose_add(loose);
+		mtr_gate_wait(t, &again);
 	}
+}
+
+int
+mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	return cell_of_grant(t, grant_id, NULL);
+}
+
+int
+mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	MtrLoose loose = {.tenant = t};
+
+	mtr_loose_reserve(1);
+	return cell_of_grant(t, grant_id, &loose);
 }
 
 void

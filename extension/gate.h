@@ -28,7 +28,7 @@ typedef struct MtrShortfall
 	int64 available_uc;
 } MtrShortfall;
 
-/* which sources paid for a movement, and how much */
+/* which sources paid, and how much, for what was taken in one step */
 typedef struct MtrParts
 {
 	int             n;
@@ -37,6 +37,15 @@ typedef struct MtrParts
 	/* of each part: what this transaction itself gets back at commit has paid */
 	int64 own[MTR_PURSE_SOURCES];
 } MtrParts;
+
+/* the same for a movement, which any number of grants may pay; palloc'd */
+typedef struct MtrPaid
+{
+	int              n;
+	int              max;
+	struct mtr_part *part;
+	int64 *own; /* of each, what comes back to the transaction itself */
+} MtrPaid;
 
 /*
  * Spendable credits of a pinned tenant as this transaction sees them: the
@@ -83,19 +92,22 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 extern bool mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
 							 MtrDurability durability, MtrShortfall *s);
 
-/* ---- what rows of the ledger book; gate.c ---- */
+/* ---- what rows of the ledger book ---- */
 
 /*
- * Takes an amount > 0 in burn order, own grants first; *parts says from where.
- * False (with *s) when credits do not suffice.	 The cells that are named keep their
- * grants to the end of the transaction.  Raises 55P03 when the purse has to be
- * loaded again and cannot be.
+ * Takes an amount > 0 in burn order, own grants first; *paid says from where.	All or
+ * nothing: false (with *s) when credits do not suffice.  The grants that are named are
+ * this transaction's to give back until its end.  Raises 55P03 when the purse has to be
+ * loaded again and cannot be.	take.c
  */
 extern bool
-mtr_take(MtrTenant *t, int64 amount_uc, MtrParts *parts, MtrShortfall *s);
+mtr_take(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s);
 
 /* puts back what mtr_take has taken a moment ago, in this very call */
-extern void mtr_untake(MtrTenant *t, const MtrParts *parts);
+extern void mtr_untake(MtrTenant *t, MtrPaid *paid);
+
+/* room for n more parts */
+extern void mtr_paid_reserve(MtrPaid *paid, int n);
 
 /*
  * What a part's source is called in mortar.credit_ledger: 'available', 'debt' or
@@ -112,11 +124,14 @@ extern pg_uuid_t   mtr_part_grant(MtrTenant *t, const struct mtr_part *part);
 extern void mtr_give(MtrTenant *t, const struct mtr_grant *grant);
 
 /*
- * The cell of a grant, loaded into one if it has none: it keeps it to the end of the
- * transaction.  -1 when the grant has ended (or does not exist): what comes back to
+ * The cell of a grant, loaded into one if it has none: it keeps it until this
+ * transaction ends, or takes again when nothing is left of it.	 -1 when the grant has ended (or does not exist): what comes back to
  * it is gone, and nothing is left to be taken.	 Raises 55P03.
  */
 extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
+
+/* the same for mtr_refund(), which does not need one: a loose grant (loose.h), if so */
+extern int mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
 /*
  * Takes back what is left of a grant, at most most; *part says how much, 0 maybe.
@@ -140,7 +155,7 @@ extern void mtr_hold_begin(MtrTenant *t, int64 amount, TimestampTz expires_at);
 /* takes from it, at commit */
 extern void mtr_hold_end(MtrTenant *t, int64 amount);
 
-/* ---- between gate.c and charge.c ---- */
+/* ---- between gate.c, take.c and charge.c ---- */
 
 typedef enum MtrTaken
 {
@@ -165,18 +180,19 @@ extern int64 mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin,
 								  int64 amount, MtrParts *parts);
 
 /* what was taken pays for */
-typedef enum MtrPaid
+typedef enum MtrPurpose
 {
-	MTR_PAID_ENTRY,  /* entries that this transaction posts */
-	MTR_PAID_USAGE,  /* buffered usage, which the flusher books */
-	MTR_PAID_DURABLE /* usage with a row of its own, see sync.h */
-} MtrPaid;
+	MTR_FOR_ENTRIES, /* entries that this transaction posts */
+	MTR_FOR_USAGE,   /* buffered usage, which the flusher books */
+	MTR_FOR_DURABLE  /* usage with a row of its own, see sync.h */
+} MtrPurpose;
 
 /*
  * Notes what was taken.  The caller has reserved records: two for each part, for usage
  * three.
  */
-extern void mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPaid what);
+extern void
+mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPurpose what);
 
 /* the cell keeps its grant to the end of the transaction; the mutex is held */
 extern void mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell);
@@ -189,16 +205,62 @@ extern MtrTaken mtr_take_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now,
 								int64 amount, MtrParts *parts, MtrShortfall *s);
 
 /*
+ * Takes what the cells have of amount, when taking all of it said AGAIN although the
+ * purse has been loaded.  Returns how much.	The mutex is held.
+ */
+extern int64 mtr_drain_locked(MtrTenant *t, MtrPinned *pin, TimestampTz now,
+							  int64 amount, MtrParts *parts);
+
+/* what own grants without a cell could pay of amount; the mutex is held */
+extern int64
+mtr_behind_locked(MtrTenant *t, const MtrPinned *pin, int64 amount);
+
+/*
  * Would it be short?  The same rules, and *s, without taking.  The mutex is held.
  */
 extern bool mtr_is_short_locked(MtrTenant *t, const MtrPinned *pin,
 								TimestampTz now, int64 amount, MtrShortfall *s);
 
+/* how it goes to load the purse again */
+typedef struct MtrAgain
+{
+	int64           deadline; /* 0: nobody waits */
+	bool            loaded;   /* the last time it was loaded */
+	struct MtrKept *kept;     /* what was read for that, or NULL */
+	bool            is_usage;
+} MtrAgain;
+
 /*
- * Loads the purse of a pinned tenant again, or sleeps a little; raises 55P03 when that
- * has gone on since deadline (set on the first call, when it is 0).
+ * Makes room in the purse of a pinned tenant and loads it again, or sleeps a little.
+ * *paid: what the caller has taken so far (NULL: it takes all at once).	Raises 55P03
+ * when that has gone on for too long, 53400 when it would be for ever.	take.c
  */
-extern void mtr_gate_again(MtrTenant *t, int64 *deadline);
+extern void mtr_gate_again(MtrTenant *t, MtrAgain *again, MtrPaid *paid);
+
+/*
+ * When what a subtransaction took of loose grants has come back, they may burn before
+ * those in cells: then loads the purse again, if that is possible now.	 Nobody else
+ * does while this transaction has loose grants.
+ */
+extern void mtr_gate_refresh(MtrTenant *t);
+
+/* raises that 53400 */
+extern void mtr_raise_many_grants(const MtrTenant *t) pg_attribute_noreturn();
+
+/*
+ * Would credits suffice for amount, if the grants without a cell that this transaction
+ * has made could pay for usage?
+ */
+extern bool mtr_is_behind_enough(MtrTenant *t, int64 amount);
+
+/* it is over */
+extern void mtr_gate_done(MtrAgain *again);
+
+/* the same when something has to be waited for */
+extern void mtr_gate_wait(MtrTenant *t, MtrAgain *again);
+
+/* the mutex is held: the cell keeps its grant to the end of the transaction */
+extern void mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell);
 
 /* raises MT402 with required_uc and available_uc in its detail */
 extern void mtr_raise_short(const MtrShortfall *s) pg_attribute_noreturn();

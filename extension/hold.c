@@ -109,11 +109,11 @@ static void
 place_hold(MtrTenant *t, MtrEntry *e, TimestampTz expires_at, Datum meta,
 		   const pg_uuid_t *hold_id)
 {
-	MtrParts     parts;
+	MtrPaid      paid;
 	MtrShortfall s;
 	Datum        args[5];
 
-	if (!mtr_take_all(t, e->amount_uc, &parts, &s))
+	if (!mtr_take_all(t, e->amount_uc, &paid, &s))
 		mtr_raise_short(&s);
 	mtr_hold_begin(t, e->amount_uc, expires_at);
 	args[0] = CStringGetTextDatum(e->tenant);
@@ -122,7 +122,7 @@ place_hold(MtrTenant *t, MtrEntry *e, TimestampTz expires_at, Datum meta,
 	args[3] = TimestampTzGetDatum(expires_at);
 	args[4] = meta;
 	mtr_exec(&stmt_insert, args, NULL, MTR_SNAP_LATEST, 0);
-	mtr_post_parts(t, e, &parts, hold_id);
+	mtr_post_parts(t, e, &paid, hold_id);
 }
 
 /*
@@ -231,19 +231,19 @@ use_up(const MtrSources *held, int64 amount, MtrRows *rows)
 static void
 use_more(MtrTenant *t, int64 amount, MtrRows *rows)
 {
-	MtrParts     parts;
+	MtrPaid      paid;
 	MtrShortfall s;
 
-	if (!mtr_take_all(t, amount, &parts, &s))
+	if (!mtr_take_all(t, amount, &paid, &s))
 		mtr_raise_short(&s);
-	for (int i = 0; i < parts.n; i++)
+	for (int i = 0; i < paid.n; i++)
 	{
-		pg_uuid_t grant_id = mtr_part_grant(t, &parts.part[i]);
+		pg_uuid_t grant_id = mtr_part_grant(t, &paid.part[i]);
 
-		mtr_rows_add(rows, "capture", mtr_part_account(&parts.part[i]),
+		mtr_rows_add(rows, "capture", mtr_part_account(&paid.part[i]),
 					 "consumed",
-					 parts.part[i].cell < MTR_PURSE_CELLS ? &grant_id : NULL,
-					 parts.part[i].amount);
+					 paid.part[i].cell < MTR_PURSE_CELLS ? &grant_id : NULL,
+					 paid.part[i].amount);
 	}
 }
 

@@ -261,10 +261,10 @@ static bool
 pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
 	pg_uuid_t *entry_id)
 {
-	MtrParts     parts;
+	MtrPaid      paid;
 	MtrShortfall s;
 
-	if (!mtr_take_all(t, entry->amount_uc, &parts, &s))
+	if (!mtr_take_all(t, entry->amount_uc, &paid, &s))
 	{
 		if (!may_return)
 			mtr_raise_short(&s);
@@ -272,9 +272,9 @@ pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
 	}
 	mtr_new_id(entry_id);
 	if (mtr_idem_store(idem, entry_id))
-		mtr_post_parts(t, entry, &parts, entry_id);
+		mtr_post_parts(t, entry, &paid, entry_id);
 	else
-		mtr_untake(t, &parts); /* somebody else's call has paid */
+		mtr_untake(t, &paid); /* somebody else's call has paid */
 	return true;
 }
 

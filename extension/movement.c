@@ -152,7 +152,7 @@ static int
 cell_of(MtrTenant *t, const MtrSource *s)
 {
 	if (s->of_grant)
-		return mtr_grant_cell(t, &s->grant_id);
+		return mtr_refund_cell(t, &s->grant_id);
 	return strcmp(s->account, "debt") == 0 ? MTR_PURSE_DEBT : MTR_PURSE_ISSUED;
 }
 

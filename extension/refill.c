@@ -10,8 +10,10 @@
  * What could come in between is seen by two fields of the slot.  grants_version moves
  * whenever a grant gets a cell or loses it otherwise than by being used up, and when one
  * without a cell has come; then what was read is thrown away.	giving counts the
- * transactions that announced a grant for which there was no cell: tables may
- * show it before the COMMIT callback has counted it, so nothing is read meanwhile.
+ * transactions that announced a grant for which there was no cell, or have spent of
+ * one that has none any more (loose.h): tables do not say what memory knows of these,
+ * so nobody else reads them meanwhile.	 Such a transaction itself does: it does not see
+ * what it has granted, and knows what it has spent.
  *
  * One reader per tenant, by the lock of the slot's loader.
  */
@@ -20,6 +22,7 @@
 #include "utils/timestamp.h"
 
 #include "locks.h"
+#include "loose.h"
 #include "refill.h"
 #include "slot.h"
 #include "untimed.h"
@@ -53,46 +56,134 @@ mtr_refill_wanted(MtrTenant *t, TimestampTz now)
 
 /* a cell for a grant that burns before others; the mutex is held */
 static int
-place(struct mtr_purse *p, TimestampTz now, const struct mtr_grant *g)
+place(struct mtr_purse *p, TimestampTz now, const struct mtr_grant *g,
+	  bool *demoted)
 {
 	int cell = mtr_purse_add(p, now, g, false);
 
 	/* one that starts later does not drive out one that is in force */
 	if (cell < 0 && g->effective_at <= now && mtr_purse_demote(p, now, g) >= 0)
+	{
+		*demoted = true;
 		cell = mtr_purse_add(p, now, g, false);
+	}
 	if (cell < 0)
 		mtr_purse_add_behind(p, now, g);
 	return cell;
 }
 
-bool
-mtr_purse_load(struct mtr_purse *p, TimestampTz now, const MtrStored *s)
+static void
+place_range(struct mtr_purse *p, TimestampTz now, MtrQueue *q, int from,
+			int upto)
 {
+	for (int i = from; i < upto; i++)
+		if (i != q->skip)
+			(void) place(p, now, &q->stored->grants[i], &q->demoted);
+}
+
+/* the mutex is held; as if each of them were placed */
+static void
+place_queue(struct mtr_purse *p, TimestampTz now, MtrQueue *q)
+{
+	int n = q->stored->ngrants;
+
+	mtr_purse_advance(p, now);
+	/* one has started or ended since they were read, so that others come first */
+	if (q->event <= p->now)
+	{
+		place_range(p, now, q, 0, n);
+		return;
+	}
+	place_range(p, now, q, 0, q->tail);
+	place_range(p, now, q, q->later, q->later_tail);
+	if (!mtr_purse_add_all_behind(p, now, &q->behind))
+	{
+		place_range(p, now, q, q->tail, q->later);
+		place_range(p, now, q, q->later_tail, n);
+	}
+}
+
+static bool
+is_uneven(const struct mtr_grant *g)
+{
+	return g->remaining < 0 || g->remaining > g->amount;
+}
+
+/*
+ * After MTR_PURSE_CELLS in force none gets a cell any more: it would have to burn
+ * before one of them.
+ */
+void
+mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip)
+{
+	int               n = 0;
+	int               i = 0;
+	struct mtr_behind ahead = {0};
+
+	memset(q, 0, sizeof(*q));
+	q->stored = s;
+	q->skip = skip;
+	for (; i < s->ngrants && n < MTR_PURSE_CELLS; i++)
+	{
+		const struct mtr_grant *g = &s->grants[i];
+
+		if (!is_uneven(g) && g->effective_at > s->now)
+			break;
+		n += i != skip && !is_uneven(g) && g->remaining > 0;
+	}
+	q->tail = i;
+	while (i < s->ngrants &&
+		   (s->grants[i].effective_at <= s->now || is_uneven(&s->grants[i])))
+		i++;
+	q->later = i;
+	q->later_tail = Min(i + MTR_PURSE_CELLS + 1, s->ngrants);
+	for (i = 0; i < s->ngrants; i++)
+		if (i != skip)
+			mtr_behind_count(i < q->tail || (i >= q->later && i < q->later_tail)
+								 ? &ahead
+								 : &q->behind,
+							 s->now, &s->grants[i]);
+	q->event = Min(ahead.n > 0 ? ahead.event : MTR_PURSE_NEVER,
+				   q->behind.n > 0 ? q->behind.event : MTR_PURSE_NEVER);
+}
+
+bool
+mtr_purse_load(struct mtr_purse *p, TimestampTz now, MtrQueue *q)
+{
+	const MtrStored *s = q->stored;
+
 	mtr_purse_init(p);
 	mtr_purse_advance(p, now);
 	p->mode = s->mode;
 	p->floor = -s->overdraft_uc;
 	mtr_purse_owe(p, s->debt);
-	for (int i = 0; i < s->ngrants; i++)
-		(void) place(p, now, &s->grants[i]);
+	place_queue(p, now, q);
 	mtr_purse_settle(p, now, -s->unpaid_uc);
 	return !mtr_purse_is_clean(p);
+}
+
+/* the mutex is held */
+static void
+note_cells(const struct mtr_purse *p, Before *b)
+{
+	b->n = p->n;
+	for (int i = 0; i < p->n; i++)
+		memcpy(b->ids[i].data, p->cell[p->order[i]].grant.id, UUID_LEN);
 }
 
 /* false: nothing can be read now */
 static bool
 look_before(MtrTenant *t, Before *b)
 {
+	int               own = mtr_is_giving(mtr_xact_pinned(t)) ? 1 : 0;
 	struct mtr_purse *p = &t->purse;
 	bool              ok;
 
 	SpinLockAcquire(&t->mutex);
-	ok = t->giving == 0;
+	ok = t->giving == own;
 	b->version = t->grants_version;
 	b->now = Max(t->last_posted, p->now);
-	b->n = p->n;
-	for (int i = 0; i < p->n; i++)
-		memcpy(b->ids[i].data, p->cell[p->order[i]].grant.id, UUID_LEN);
+	note_cells(p, b);
 	SpinLockRelease(&t->mutex);
 	return ok;
 }
@@ -115,21 +206,47 @@ place_wanted(MtrTenant *t, TimestampTz now, const struct mtr_grant *g)
 	return cell;
 }
 
-/* false: it changed meanwhile */
+/* those that have got cells are not behind any more */
+static void
+drop_placed(MtrStored *s, const MtrQueue *q, const Before *after)
+{
+	int kept = 0;
+
+	for (int i = 0; i < s->ngrants; i++)
+	{
+		bool has_cell = false;
+
+		if (i < q->tail || (i >= q->later && i < q->later_tail))
+			for (int k = 0; k < after->n; k++)
+				has_cell = has_cell || memcmp(after->ids[k].data,
+											  s->grants[i].id, UUID_LEN) == 0;
+		if (!has_cell)
+			s->grants[kept++] = s->grants[i];
+	}
+	s->ngrants = kept;
+}
+
+/*
+ * False: it changed meanwhile.	 After it b and s say what there is now, and *whole is
+ * true if s has all the grants that have no cell.
+ */
 static bool
-apply(MtrTenant *t, const Before *b, const MtrStored *s,
-	  const pg_uuid_t *wanted, int *cell)
+apply(MtrTenant *t, Before *b, MtrStored *s, const pg_uuid_t *wanted, int *cell,
+	  bool *whole)
 {
 	struct mtr_purse *p = &t->purse;
 	TimestampTz       now = s->now;
+	int               own = mtr_is_giving(mtr_xact_pinned(t)) ? 1 : 0;
 	int               first = -1;
 	bool              wake = false;
+	MtrQueue          queue;
 
 	for (int i = 0; wanted != NULL && i < s->ngrants; i++)
 		if (memcmp(s->grants[i].id, wanted->data, UUID_LEN) == 0)
 			first = i;
+	mtr_queue_grants(&queue, s, first);
 	SpinLockAcquire(&t->mutex);
-	if (t->giving > 0 || t->grants_version != b->version)
+	if (t->giving != own || t->grants_version != b->version)
 	{
 		SpinLockRelease(&t->mutex);
 		return false;
@@ -140,15 +257,19 @@ apply(MtrTenant *t, const Before *b, const MtrStored *s,
 	mtr_purse_forget_behind(p, now);
 	if (first >= 0)
 		*cell = place_wanted(t, now, &s->grants[first]);
-	for (int i = 0; i < s->ngrants; i++)
-		if (i != first || *cell < 0)
-			(void) place(p, now, &s->grants[i]);
+	place_queue(p, now, &queue);
+	if (first >= 0 && *cell < 0)
+		(void) place(p, now, &s->grants[first], &queue.demoted);
 	mtr_purse_settle(p, now, 0);
 	if (!mtr_purse_is_clean(p))
 		wake = mtr_tenant_mark_dirty(t);
+	b->version = t->grants_version;
+	note_cells(p, b);
+	*whole = !queue.demoted && queue.event > p->now;
 	SpinLockRelease(&t->mutex);
 	if (wake)
 		mtr_wake_launcher();
+	drop_placed(s, &queue, b);
 	return true;
 }
 
@@ -168,7 +289,9 @@ typedef struct Reading
 	const pg_uuid_t *wanted;
 	Before           before;
 	MtrStored        stored;
-	bool             exists;
+	bool             found;  /* the tenant */
+	bool             exists; /* the wanted grant, as far as is known */
+	bool             whole;  /* see apply */
 } Reading;
 
 static void
@@ -176,30 +299,80 @@ read_grants(void *arg)
 {
 	Reading *r = arg;
 
-	r->exists = mtr_grants_stored(r->t->tenant_id, r->before.ids, r->before.n,
-								  r->wanted, r->before.now, &r->stored);
+	r->found = mtr_grants_stored(r->t->tenant_id, r->before.ids, r->before.n,
+								 r->wanted, r->before.now, &r->stored);
+	mtr_loose_subtract(&r->stored, r->wanted);
+}
+
+/* the grants that found no cell are left in r->stored */
+static bool
+refill(Reading *r, int *cell)
+{
+	MtrTenant *t = r->t;
+	bool       done = false;
+
+	*cell = -1;
+	if (!mtr_try_lock(MTR_LOCK_LOAD, t->tenant_id))
+		return false;
+	if (look_before(t, &r->before))
+	{
+		/* others wait for it: no time limit of this statement's may end it */
+		mtr_untimed(read_grants, r);
+		if (r->wanted != NULL)
+			r->exists = r->found && has_grant(&r->stored, r->wanted);
+		done = r->found &&
+			   apply(t, &r->before, &r->stored, r->wanted, cell, &r->whole);
+	}
+	mtr_unlock(MTR_LOCK_LOAD, t->tenant_id);
+	return done;
 }
 
 bool
-mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists)
+mtr_refill(MtrTenant *t, const pg_uuid_t *wanted, int *cell, bool *exists,
+		   struct mtr_grant *grant)
 {
-	Reading r = {.t = t, .wanted = wanted};
-	bool    done = false;
-	int     got = -1;
+	Reading r = {.t = t, .wanted = wanted, .exists = true};
+	int     got;
+	bool    done = refill(&r, &got);
 
-	if (!mtr_try_lock(MTR_LOCK_LOAD, t->tenant_id))
-		return false;
-	if (look_before(t, &r.before))
-	{
-		/* others wait for it: no time limit of this statement's may end it */
-		mtr_untimed(read_grants, &r);
-		done = r.exists && apply(t, &r.before, &r.stored, wanted, &got);
-		if (wanted != NULL)
-			*exists = r.exists && has_grant(&r.stored, wanted);
-		pfree(r.stored.grants);
-	}
-	mtr_unlock(MTR_LOCK_LOAD, t->tenant_id);
 	if (cell != NULL)
 		*cell = got;
+	if (exists != NULL)
+		*exists = r.exists;
+	for (int i = 0; grant != NULL && i < r.stored.ngrants; i++)
+		if (memcmp(r.stored.grants[i].id, wanted->data, UUID_LEN) == 0)
+			*grant = r.stored.grants[i];
+	if (r.stored.grants != NULL)
+		pfree(r.stored.grants);
+	return done;
+}
+
+void
+mtr_kept_free(MtrKept *kept)
+{
+	if (kept->stored.grants != NULL)
+		pfree(kept->stored.grants);
+	memset(kept, 0, sizeof(*kept));
+}
+
+bool
+mtr_refill_kept(MtrTenant *t, MtrKept *kept)
+{
+	Reading r = {.t = t, .exists = true, .stored = kept->stored};
+	int     cell;
+	bool    done = false;
+
+	r.before.version = kept->version;
+	if (kept->is_valid)
+		done = apply(t, &r.before, &r.stored, NULL, &cell, &r.whole);
+	if (!done)
+	{
+		mtr_kept_free(kept);
+		memset(&r.stored, 0, sizeof(r.stored));
+		done = refill(&r, &cell);
+	}
+	kept->stored = r.stored;
+	kept->version = r.before.version;
+	kept->is_valid = done && r.whole;
 	return done;
 }

@@ -15,6 +15,7 @@
 
 #include "utils/timestamp.h"
 
+#include "loose.h"
 #include "xact.h"
 
 /* can this transaction spend what comes back to the cell? */
@@ -63,7 +64,7 @@ mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin, int64 amount,
 }
 
 void
-mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPaid what)
+mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPurpose what)
 {
 	for (int i = 0; i < parts->n; i++)
 	{
@@ -75,13 +76,13 @@ mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPaid what)
 		if (own.amount != 0)
 		{
 			mtr_xact_refund(t, &less);
-			if (what != MTR_PAID_ENTRY)
-				mtr_xact_burn_own(t, &own, what == MTR_PAID_DURABLE);
+			if (what != MTR_FOR_ENTRIES)
+				mtr_xact_burn_own(t, &own, what == MTR_FOR_DURABLE);
 		}
 		if (part.amount == 0)
 			continue;
-		if (what != MTR_PAID_ENTRY)
-			mtr_xact_burn(t, &part, what == MTR_PAID_DURABLE);
+		if (what != MTR_FOR_ENTRIES)
+			mtr_xact_burn(t, &part, what == MTR_FOR_DURABLE);
 		else
 			mtr_xact_debit(t, &part);
 	}
@@ -106,6 +107,16 @@ fits(MtrTenant *t, const MtrPinned *pin, int cell, int64 amount)
 	return ok;
 }
 
+/* the mutex is held: nobody reads grants from tables before this comes back to one */
+static void
+count_loose(MtrTenant *t, MtrPinned *pin, int64 amount)
+{
+	t->giving += mtr_is_giving(pin) ? 0 : 1;
+	t->giving_uc += amount;
+	pin->giving_uc += amount;
+	pin->loose++;
+}
+
 void
 mtr_refund(MtrTenant *t, int cell, int64 amount)
 {
@@ -121,6 +132,14 @@ mtr_refund(MtrTenant *t, int cell, int64 amount)
 		ok = fits(t, pin, cell, amount);
 		if (ok && cell != MTR_PURSE_ISSUED)
 			mtr_ref_cell(t, pin, cell);
+		SpinLockRelease(&t->mutex);
+	}
+	else if (MTR_IS_LOOSE(cell))
+	{
+		SpinLockAcquire(&t->mutex);
+		ok = mtr_purse_fits(&t->purse, amount + t->giving_uc);
+		if (ok)
+			count_loose(t, pin, amount);
 		SpinLockRelease(&t->mutex);
 	}
 	if (!ok)

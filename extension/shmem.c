@@ -272,8 +272,13 @@ reset_db(MtrDb *db)
 	pg_atomic_fetch_add_u64(&db->price_generation, 1);
 	pg_atomic_write_u64(&db->price_time, 0);
 	db->epoch_entered = false;
-	db->flusher_failures = 0;
 	db->blocked_by = 0;
+
+	/* nothing of these is for the next database's eyes */
+	db->flusher_failures = 0;
+	db->last_flush = 0;
+	db->flushed_rows = 0;
+	db->last_error_at = 0;
 	db->last_error[0] = '\0';
 	SpinLockRelease(&db->mutex);
 	pg_atomic_write_u32(&db->dirty, 0);

@@ -85,7 +85,7 @@ note_pin(MtrTenant *t, const char *tenant, bool refill)
 {
 	mtr_xact_pin(t, tenant, false);
 	if (refill)
-		(void) mtr_refill(t, NULL, NULL, NULL);
+		(void) mtr_refill(t, NULL, NULL, NULL, NULL);
 }
 
 MtrTenant *

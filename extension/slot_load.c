@@ -42,9 +42,9 @@
 
 typedef struct Loaded
 {
-	bool      exists;
-	MtrStored stored;
-	MtrQueue  queue;
+	bool         exists;
+	MtrStored    stored;
+	MtrUndrained undrained;
 } Loaded;
 
 static void
@@ -54,21 +54,21 @@ read_tables(const char *tenant, Loaded *l)
 	l->exists = mtr_tenant_stored(tenant, &l->stored);
 	if (!l->exists)
 		return;
-	mtr_queue_read(tenant, &l->queue);
-	l->stored.unpaid_uc = l->queue.unpaid_uc;
+	mtr_undrained_read(tenant, &l->undrained);
+	l->stored.unpaid_uc = l->undrained.unpaid_uc;
 }
 
 static void
-fill(MtrTenant *t, const Loaded *l, uint64 generation)
+fill(MtrTenant *t, const Loaded *l, MtrQueue *q, uint64 generation)
 {
 	TimestampTz now = Max(l->stored.now, l->stored.last_posted);
 	bool        wake = false;
 
 	SpinLockAcquire(&t->mutex);
 	/* debt that a grant has repaid since: the flusher writes it */
-	if (mtr_purse_load(&t->purse, now, &l->stored) || l->queue.rows > 0)
+	if (mtr_purse_load(&t->purse, now, q) || l->undrained.rows > 0)
 		wake = mtr_tenant_mark_dirty(t);
-	t->queued = l->queue.rows;
+	t->queued = l->undrained.rows;
 	t->held = l->stored.held;
 	/* whoever needs to know looks for the first of them */
 	t->next_hold_expiry = t->held > 0 ? DT_NOBEGIN : DT_NOEND;
@@ -137,7 +137,9 @@ place(const Try *try, const Loaded *l, uint64 generation)
 	int        db = try->db - MtrShared->db;
 	MtrTenant *t = NULL;
 	bool       again = false;
+	MtrQueue   queue;
 
+	mtr_queue_grants(&queue, &l->stored, -1);
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
 	{
 		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
@@ -147,7 +149,7 @@ place(const Try *try, const Loaded *l, uint64 generation)
 		if (!again)
 			t = mtr_tenant_insert_locked(db, try->tenant, MTR_TENANT_NEW);
 		if (t != NULL)
-			fill(t, l, generation);
+			fill(t, l, &queue, generation);
 		LWLockRelease(MtrShared->lock);
 		if (again || t != NULL)
 			break;

@@ -197,7 +197,7 @@ mtr_sync_write(const MtrUsageRef *refs, const int64 *qty, const int64 *cost,
 /* ---- reading ---- */
 
 void
-mtr_queue_read(const char *tenant, MtrQueue *q)
+mtr_undrained_read(const char *tenant, MtrUndrained *q)
 {
 	Datum args[1];
 	bool  isnull;

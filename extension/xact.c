@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "inval.h"
+#include "loose.h"
 #include "slot.h"
 #include "spi.h"
 #include "tenant.h"
@@ -78,8 +79,11 @@ commit_pin(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 	t->purse.mode += pin->mode;
 	t->purse.floor += pin->floor;
 	t->durability += pin->durability;
-	if (pin->behind > 0)
+	if (mtr_is_giving(pin))
 		t->giving--;
+	/* what others are reading may be from before it was spent */
+	if (pin->loose > 0)
+		t->grants_version++;
 	if (pin->durable)
 		mtr_unflushed_settle(t);
 }
@@ -159,6 +163,7 @@ end_xact(bool is_commit)
 		for (int i = 0; i < n; i++)
 			end_records(&mtr_pins[i], &end);
 	}
+	mtr_loose_reset();
 	mtr_inval_end(is_commit);
 	if (is_commit && commit_func != NULL)
 		commit_func(commit_arg);

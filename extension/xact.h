@@ -21,26 +21,28 @@
 /* a tenant slot that this transaction pins, and what it owes it */
 struct MtrPinned
 {
-	MtrTenant *tenant;
-	uint32     hash;      /* of the tenant's id, to find it quickly */
-	bool       is_new;    /* the tenant was created by this transaction */
-	int        nest;      /* ... at this nesting level */
-	uint32     claimed;   /* bit per counter held; MTR_CLAIMED_USAGE */
-	uint32     cells;     /* bit per cell of the purse that holds one */
-	uint32     own;       /* of these, the transaction's own grants */
-	int        behind;    /* own grants for which there was no cell */
-	int64      behind_uc; /* of these, what is in force */
-	int64      giving_uc; /* of these, all; as counted in MtrTenant.giving_uc */
-	int        life;      /* what is added to MtrTenant.life at commit */
-	int64      limit;     /* ... to MtrTenant.max_unflushed_uc */
-	int        mode;      /* ... to the purse's mode */
-	int64      floor;     /* ... to the purse's floor */
-	int        durability; /* ... to MtrTenant.durability */
-	int64      back;       /* of undone parts, less what they are worth now */
-	int64      refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
-	bool       refunds;       /* some did, or were spent meanwhile */
-	bool       refund_gone;   /* also to a grant that has no cell */
-	int64      unhold;        /* taken from MtrTenant.held at commit */
+	MtrTenant  *tenant;
+	uint32      hash;       /* of the tenant's id, to find it quickly */
+	bool        is_new;     /* the tenant was created by this transaction */
+	int         nest;       /* ... at this nesting level */
+	uint32      claimed;    /* bit per counter held; MTR_CLAIMED_USAGE */
+	uint32      cells;      /* bit per cell of the purse that holds one */
+	uint32      own;        /* of these, the transaction's own grants */
+	uint32      burned;     /* of these, those that records but debits name */
+	int         behind;     /* own grants that have no cell */
+	int64       behind_uc;  /* of these, what is left and in force */
+	int         loose;      /* grants spent of that have none any more */
+	int64       giving_uc;  /* of both, as counted in MtrTenant.giving_uc */
+	int         life;       /* what is added to MtrTenant.life at commit */
+	int64       limit;      /* ... to MtrTenant.max_unflushed_uc */
+	int         mode;       /* ... to the purse's mode */
+	int64       floor;      /* ... to the purse's floor */
+	int         durability; /* ... to MtrTenant.durability */
+	int64       back;       /* of undone parts, less what they are worth now */
+	int64       refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
+	bool        refunds;      /* some did, or were spent meanwhile */
+	bool        refund_gone;  /* also to a grant that has no cell */
+	int64       unhold;       /* taken from MtrTenant.held at commit */
 	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */
 	int         frozen;       /* what is added to MtrTenant.frozen at commit */
 	int64       charged[MTR_COUNTERS]; /* quantity, per counter */
@@ -48,6 +50,13 @@ struct MtrPinned
 	bool        undone;  /* records of a subtransaction, not settled yet */
 	bool        durable; /* counters have moved for durable usage, see sync.h */
 };
+
+/* is it counted in MtrTenant.giving? */
+static inline bool
+mtr_is_giving(const MtrPinned *pin)
+{
+	return pin->behind > 0 || pin->loose > 0;
+}
 
 /* registers the callbacks; called once, from _PG_init */
 extern void mtr_xact_init(void);
@@ -77,11 +86,11 @@ extern void mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new);
  */
 extern void mtr_xact_unpin_unused(MtrTenant *t);
 
-/*
- * A part of a debit, which rows of this transaction book; a negative amount takes
- * back what the same level has noted.
- */
+/* a part of a debit, which rows of this transaction book */
 extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
+
+/* takes back what the same level has noted */
+extern void mtr_xact_undebit(MtrTenant *t, const struct mtr_part *part);
 
 /* a part of what usage costs, which the flusher books; durable: by a row of its own */
 extern void
@@ -94,15 +103,11 @@ mtr_xact_burn(MtrTenant *t, const struct mtr_part *part, bool durable);
 extern void
 mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part, bool durable);
 
-/* a grant in an INCOMING cell */
-extern void mtr_xact_grant(MtrTenant *t, int cell);
-
 /*
- * A grant without a cell; the caller has raised giving_uc, and giving if
- * pin->behind was 0.  *grant must live as long as the transaction.
+ * A grant of this transaction, in an INCOMING cell or loose.  In the second case the
+ * caller has raised giving_uc, and giving if mtr_is_giving() was false.
  */
-extern void mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
-								  bool in_force);
+extern void mtr_xact_grant(MtrTenant *t, int cell);
 
 /*
  * Comes back to a cell at commit, or (cell -1) to a grant that has none; a negative

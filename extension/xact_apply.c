@@ -8,6 +8,7 @@
 #include "mortar.h"
 
 #include "core/price.h"
+#include "loose.h"
 #include "slot.h"
 #include "xact_record.h"
 
@@ -36,6 +37,18 @@ commit_drain(const MtrRecord *r, MtrTenant *t)
 	c->queued -= r->amount;
 	c->done += r->amount;
 	c->flushed += r->amount;
+}
+
+/* an own grant that has no cell */
+static void
+commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
+{
+	struct mtr_grant g = l->grant;
+
+	g.remaining = g.amount - l->taken;
+	mtr_purse_add_behind(&t->purse, now, &g);
+	t->grants_version++;
+	t->refilled_at = 0; /* it may burn first: whoever comes next reads it */
 }
 
 void
@@ -68,17 +81,17 @@ mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 			mtr_purse_burn(&t->purse, r->which, r->amount);
 			break;
 		case MTR_RECORD_GRANT:
-			if (r->grant != NULL)
-			{
-				mtr_purse_add_behind(&t->purse, end->now, r->grant);
-				t->grants_version++;
-			}
+			if (MTR_IS_LOOSE(r->which))
+				commit_loose(mtr_loose_at(r->which), t, end->now);
 			else
 				mtr_purse_arrive(&t->purse, end->now, r->which);
 			break;
+		case MTR_RECORD_REFUND: /* to a cell: summed up in the pin */
+			if (MTR_IS_LOOSE(r->which))
+				mtr_loose_refund(t, end->now, r->which, r->amount);
+			break;
 		case MTR_RECORD_DEBIT: /* taken for good already */
-		case MTR_RECORD_HOLD:
-		case MTR_RECORD_REFUND: /* summed up in the pin */
+		case MTR_RECORD_HOLD:  /* summed up in the pin, like those below */
 		case MTR_RECORD_UNHOLD:
 		case MTR_RECORD_LIFE:
 		case MTR_RECORD_FROZEN:
@@ -119,16 +132,19 @@ undo_usage(const MtrRecord *r, MtrTenant *t)
 static void
 undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
 {
-	uint32 bit;
+	uint32    bit;
+	MtrLoose *l;
 
-	if (r->grant != NULL)
+	if (MTR_IS_LOOSE(r->which))
 	{
-		t->giving_uc -= r->amount;
-		pin->giving_uc -= r->amount;
+		l = mtr_loose_at(r->which);
+		t->giving_uc -= l->grant.amount;
+		pin->giving_uc -= l->grant.amount;
+		pin->behind_uc -= l->in_force ? l->grant.amount : 0;
 		pin->behind--;
-		pin->behind_uc -= r->which < 0 ? 0 : r->amount;
-		if (pin->behind == 0)
+		if (!mtr_is_giving(pin))
 			t->giving--;
+		l->tenant = NULL;
 		return;
 	}
 	bit = 1u << r->which;
@@ -136,6 +152,7 @@ undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
 		t->purse.cell[r->which].refs--;
 	pin->cells &= ~bit;
 	pin->own &= ~bit;
+	pin->burned &= ~bit;
 	mtr_purse_drop(&t->purse, r->which);
 }
 
@@ -155,7 +172,9 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			pin->back -= r->amount;
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount > 0)
+			if (r->amount > 0 && MTR_IS_LOOSE(r->which))
+				mtr_loose_back(t, pin, now, r->which, r->amount);
+			else if (r->amount > 0)
 				mtr_purse_back(&t->purse, now, r->which, r->amount);
 			break;
 		case MTR_RECORD_GRANT:
@@ -191,7 +210,9 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			pin->frozen -= (int) r->amount;
 			break;
 		case MTR_RECORD_REFUND:
-			if (r->which >= 0)
+			if (MTR_IS_LOOSE(r->which))
+				mtr_loose_unrefund(t, pin, r->amount);
+			else if (r->which >= 0)
 				pin->refund[r->which] -= r->amount;
 			break;
 		case MTR_RECORD_UNHOLD:

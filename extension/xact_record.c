@@ -14,6 +14,7 @@
 #include "common/hashfn.h"
 #include "utils/memutils.h"
 
+#include "loose.h"
 #include "slot.h"
 #include "xact_record.h"
 
@@ -131,8 +132,7 @@ add_record(MtrPinned *pin, MtrRecordKind kind, MtrUsage *usage, int which)
 	for (int i = 0; i < MERGE_DISTANCE && at >= 0;
 		 i++, at = mtr_records[at].prev)
 		if (mtr_records[at].nest == nest && mtr_records[at].kind == kind &&
-			mtr_records[at].usage == usage && mtr_records[at].which == which &&
-			mtr_records[at].grant == NULL)
+			mtr_records[at].usage == usage && mtr_records[at].which == which)
 			return &mtr_records[at];
 	return new_record(pin, kind, usage, which);
 }
@@ -159,19 +159,47 @@ void
 mtr_xact_debit(MtrTenant *t, const struct mtr_part *part)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
-	MtrRecord *r = add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell);
 
-	r->amount += part->amount;
-	Assert(r->amount >= 0);
+	add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell)->amount += part->amount;
+}
+
+void
+mtr_xact_undebit(MtrTenant *t, const struct mtr_part *part)
+{
+	int   nest = GetCurrentTransactionNestLevel();
+	int64 rest = part->amount;
+
+	for (int at = mtr_xact_pinned(t)->last; at >= 0 && rest > 0;
+		 at = mtr_records[at].prev)
+	{
+		MtrRecord *r = &mtr_records[at];
+		int64      x = Min(rest, r->amount);
+
+		if (r->nest != nest || r->kind != MTR_RECORD_DEBIT ||
+			r->which != part->cell)
+			continue;
+		r->amount -= x;
+		rest -= x;
+	}
+	Assert(rest == 0);
+}
+
+/* a record other than a debit names the cell */
+static void
+note_burned(MtrPinned *pin, int cell)
+{
+	if (cell >= 0)
+		pin->burned |= 1u << cell;
 }
 
 void
 mtr_xact_burn(MtrTenant *t, const struct mtr_part *part, bool durable)
 {
 	MtrRecordKind kind = durable ? MTR_RECORD_DURABLE_BURN : MTR_RECORD_BURN;
+	MtrPinned    *pin = mtr_xact_pinned(t);
 
-	add_record(mtr_xact_pinned(t), kind, NULL, part->cell)->amount +=
-		part->amount;
+	add_record(pin, kind, NULL, part->cell)->amount += part->amount;
+	note_burned(pin, part->cell);
 }
 
 void
@@ -190,23 +218,8 @@ mtr_xact_grant(MtrTenant *t, int cell)
 	MtrPinned *pin = mtr_xact_pinned(t);
 
 	(void) new_record(pin, MTR_RECORD_GRANT, NULL, cell);
-	pin->own |= 1u << cell;
-}
-
-void
-mtr_xact_grant_behind(MtrTenant *t, const struct mtr_grant *grant,
-					  bool in_force)
-{
-	MtrPinned *pin = mtr_xact_pinned(t);
-	MtrRecord *r;
-
-	r = new_record(pin, MTR_RECORD_GRANT, NULL, -1);
-	r->amount = grant->amount;
-	r->grant = grant;
-	r->which = in_force ? 0 : -1;
-	pin->giving_uc += grant->amount;
-	pin->behind_uc += in_force ? grant->amount : 0;
-	pin->behind++;
+	if (!MTR_IS_LOOSE(cell))
+		pin->own |= 1u << cell;
 }
 
 void
@@ -214,8 +227,16 @@ mtr_xact_refund(MtrTenant *t, const struct mtr_part *part)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 
+	if (MTR_IS_LOOSE(part->cell))
+	{
+		/* each of them is counted */
+		new_record(pin, MTR_RECORD_REFUND, NULL, part->cell)->amount =
+			part->amount;
+		return;
+	}
 	add_record(pin, MTR_RECORD_REFUND, NULL, part->cell)->amount +=
 		part->amount;
+	note_burned(pin, part->cell);
 	if (part->cell < 0)
 		pin->refund_gone = true;
 	else
@@ -277,8 +298,11 @@ mtr_xact_drain(MtrTenant *t, int counter, int64 qty)
 void
 mtr_xact_rebook(MtrTenant *t, const struct mtr_part *part)
 {
-	add_record(mtr_xact_pinned(t), MTR_RECORD_REBOOK, NULL, part->cell)
-		->amount += part->amount;
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_REBOOK, NULL, part->cell)->amount +=
+		part->amount;
+	note_burned(pin, part->cell);
 }
 
 void

@@ -92,6 +92,16 @@ after() {
       check "the ledger has lived through the upgrade" [ "$(biller -d app -At -c \
         'SELECT count(*) FROM mortar.verify_ledger() WHERE NOT ok')" = 0 ]
       ;;
+    *"-size +68c"*)
+      check "a clean stop has nothing that pg_upgrade would leave behind" [ "$(grep -c '/mortar-' "$out")" = 0 ]
+      # and if it had, the same lines would tell
+      sql -d app -c 'ALTER TABLE mortar.usage_journal ADD CONSTRAINT broken CHECK (false) NOT VALID'
+      biller -d app -o /dev/null -c "SELECT mortar.record_usage('acme', 'requests', 1)"
+      . "$block" >"$out" 2>&1
+      check "... what it could not flush is named" grep -qE '/mortar-[0-9]+-.*\.stop$' "$out"
+      sql -d app -c 'ALTER TABLE mortar.usage_journal DROP CONSTRAINT broken'
+      check "... until the next start has entered it" entered
+      ;;
     *"make uninstall"*)
       check "nothing of ours is left in the system" [ -z "$(installed)" ]
       check "the server does without it" [ "$(sql -At -c "SHOW shared_preload_libraries")" = "" ]
@@ -103,6 +113,14 @@ after() {
 flushed() {
   for _ in {1..300}; do
     [ "$(biller -d app -At -c 'SELECT sum(unflushed_uc) FROM mortar.slots')" != 0 ] || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+entered() {
+  for _ in {1..300}; do
+    [ -n "$(find "$(pg_conftool -s 15 "$CLUSTER" show data_directory)/pg_stat" -name 'mortar-*.stop')" ] || return 0
     sleep 0.1
   done
   return 1

@@ -96,6 +96,7 @@ make_here() { env -u MAKEFLAGS make -s -C "$top" with_llvm=no "$@"; }
 
 build() {
   make_here -j "$(nproc)" all build-unit build-fuzz && make_here install DESTDIR="$work/cluster/install" &&
+    { [ -n "${SANITIZED:-}" ] || make_here -j "$(nproc)" -f bench/bench.mk limit-sql limit-http gate; } &&
     echo "ok - everything compiles without a warning"
 }
 

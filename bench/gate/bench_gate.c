@@ -57,7 +57,7 @@ pass_gate(const MtrIdentity *who)
 
 	if (mtr_tenant_try_pin(who->tenant_id, &t) != MTR_PIN_OK)
 		elog(ERROR, "the tenant cannot be served");
-	if (!mtr_gate_admit(t, meters, &s))
+	if (!mtr_gate_admit(t, ROUTE, meters, &s))
 		elog(ERROR, "there are not enough credits");
 	return t;
 }

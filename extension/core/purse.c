@@ -153,6 +153,24 @@ mtr_purse_take(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
 }
 
 int64_t
+mtr_purse_drain(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
+				struct mtr_part part[MTR_PURSE_SOURCES], int *n)
+{
+	int64_t rest = amount;
+
+	assert(amount > 0);
+	*n = 0;
+	mtr_purse_advance(p, now);
+	if (p->mode == MTR_PURSE_UNLIMITED)
+		return 0;
+	if (own != 0)
+		rest = take_from(p, rest, own, part, n);
+	rest = take_from(p, rest, 0, part, n);
+	mtr_purse_check(p);
+	return amount - rest;
+}
+
+int64_t
 mtr_purse_take_cell(struct mtr_purse *p, int64_t now, int cell, int64_t amount)
 {
 	int64_t x;

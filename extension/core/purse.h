@@ -141,8 +141,19 @@ struct mtr_purse
 /* one source's part of a debit, or of what a flush writes (then signed) */
 struct mtr_part
 {
-	int16_t cell;
+	int32_t cell;
 	int64_t amount;
+};
+
+/* what there is to know of any number of grants that have no cell */
+struct mtr_behind
+{
+	int32_t          n;
+	bool             too_much; /* beyond any balance: sums are wrong */
+	int64_t          uc;       /* of those in force */
+	int64_t          later;    /* of those that start later */
+	int64_t          event;    /* when one of either starts or ends first */
+	struct mtr_grant first;    /* of those in force, the first to burn */
 };
 
 enum mtr_take
@@ -195,6 +206,34 @@ mtr_purse_take(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
 			   struct mtr_part part[MTR_PURSE_SOURCES], int *n) MTR_MUSTCHECK;
 
 /*
+ * mtr_purse_drain is for a debit that said AGAIN, although the purse was loaded a
+ * moment ago: it takes what the cells have of amount, whatever the floor, own ones
+ * first.  Returns how much that is, the sum of its parts.
+ */
+extern int64_t
+mtr_purse_drain(struct mtr_purse *p, int64_t now, int64_t amount, uint32_t own,
+				struct mtr_part part[MTR_PURSE_SOURCES], int *n);
+
+/*
+ * mtr_purse_detach takes the cell from a grant that nobody but the caller refers to,
+ * for debits alone, and of which nothing is left; or from the caller's own INCOMING
+ * one that is not in force.  What the caller has taken then comes back by
+ * mtr_purse_return, if it does.  False: nothing has changed.
+ *
+ * Until the caller's rows are committed or undone, tables show more of the grant than
+ * there is: nobody reads grants meanwhile but who knows that.
+ */
+extern bool mtr_purse_detach(struct mtr_purse *p, int64_t now, int cell,
+							 struct mtr_grant *grant) MTR_MUSTCHECK;
+
+/*
+ * mtr_purse_return gives back what was taken of a grant that was detached,
+ * grant->remaining: to its cell if it has got one since.  As mtr_purse_back.
+ */
+extern void mtr_purse_return(struct mtr_purse *p, int64_t now,
+							 const struct mtr_grant *grant);
+
+/*
  * mtr_purse_take_cell debits as much of one grant as is left, at most amount,
  * in any mode, without looking at the floor: a grant that is taken back.
  * Returns what it took; 0 when the grant has ended.
@@ -241,6 +280,18 @@ extern void mtr_purse_drop(struct mtr_purse *p, int cell);
  */
 extern void mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
 								 const struct mtr_grant *grant);
+
+/* mtr_behind_count adds a grant to *b, which is all zero at first, as of now */
+extern void mtr_behind_count(struct mtr_behind *b, int64_t now,
+							 const struct mtr_grant *grant);
+
+/*
+ * mtr_purse_add_all_behind counts them all, as mtr_purse_add_behind each of them,
+ * in one step.  False, and nothing has changed, when one of them has started or
+ * ended since, or when they do not fit: then count one by one.
+ */
+extern bool mtr_purse_add_all_behind(struct mtr_purse *p, int64_t now,
+									 const struct mtr_behind *b) MTR_MUSTCHECK;
 
 /*
  * mtr_purse_forget_behind uncounts all grants without a cell: the loader has

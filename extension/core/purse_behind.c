@@ -24,35 +24,118 @@ burns_before_some(const struct mtr_purse *p, const struct mtr_grant *grant)
 }
 
 void
-mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
-					 const struct mtr_grant *grant)
+mtr_behind_count(struct mtr_behind *b, int64_t now,
+				 const struct mtr_grant *grant)
 {
 	int64_t event = grant->expires_at;
 
-	mtr_purse_advance(p, now);
-	if (grant->expires_at <= p->now || grant->remaining <= 0 ||
-		!mtr_purse_has_range(p, grant->remaining))
+	if (grant->expires_at <= now || grant->remaining <= 0)
 		return;
-	p->more++;
-	if (grant->effective_at > p->now)
+	if (b->uc + b->later > MTR_PURSE_MAX - grant->remaining)
+	{
+		b->too_much = true;
+		return;
+	}
+	if (grant->effective_at > now)
 	{
 		event = grant->effective_at;
-		p->more_later += grant->remaining;
+		b->later += grant->remaining;
 	}
 	else
 	{
-		if (p->more_uc == 0 || mtr_grant_compare(grant, &p->more_first) < 0)
-			p->more_first = *grant;
-		p->more_uc += grant->remaining;
-		p->available += grant->remaining;
-		if (p->debt > 0 || burns_before_some(p, grant))
+		if (b->uc == 0 || mtr_grant_compare(grant, &b->first) < 0)
+			b->first = *grant;
+		b->uc += grant->remaining;
+	}
+	if (b->n++ == 0 || event < b->event)
+		b->event = event;
+}
+
+/* they fit, and there is at least one */
+static void
+count_behind(struct mtr_purse *p, const struct mtr_behind *b)
+{
+	p->more += b->n;
+	p->more_later += b->later;
+	if (b->uc > 0)
+	{
+		if (p->more_uc == 0 || mtr_grant_compare(&b->first, &p->more_first) < 0)
+			p->more_first = b->first;
+		p->more_uc += b->uc;
+		p->available += b->uc;
+		if (p->debt > 0 || burns_before_some(p, &b->first))
 			p->reload_wanted = true;
 	}
 	/* one that is past stays: what is known of those behind is old */
-	if (event < p->more_event)
-		p->more_event = event;
+	if (b->event < p->more_event)
+		p->more_event = b->event;
 	mtr_purse_plan(p);
 	mtr_purse_check(p);
+}
+
+void
+mtr_purse_add_behind(struct mtr_purse *p, int64_t now,
+					 const struct mtr_grant *grant)
+{
+	struct mtr_behind b;
+
+	mtr_purse_advance(p, now);
+	memset(&b, 0, sizeof(b));
+	mtr_behind_count(&b, p->now, grant);
+	if (b.n > 0 && mtr_purse_has_range(p, grant->remaining))
+		count_behind(p, &b);
+}
+
+bool
+mtr_purse_add_all_behind(struct mtr_purse *p, int64_t now,
+						 const struct mtr_behind *b)
+{
+	mtr_purse_advance(p, now);
+	if (b->too_much ||
+		(b->n > 0 &&
+		 (b->event <= p->now || !mtr_purse_has_range(p, b->uc + b->later))))
+		return false;
+	if (b->n > 0)
+		count_behind(p, b);
+	return true;
+}
+
+bool
+mtr_purse_detach(struct mtr_purse *p, int64_t now, int cell,
+				 struct mtr_grant *grant)
+{
+	struct mtr_cell *c = &p->cell[cell];
+	bool             is_over;
+
+	mtr_purse_advance(p, now);
+	is_over = c->state == MTR_CELL_INCOMING &&
+			  (c->grant.effective_at > p->now || c->grant.expires_at <= p->now);
+	if (c->state == MTR_CELL_FREE || c->state == MTR_CELL_FUTURE ||
+		(c->grant.remaining > 0 && !is_over))
+		return false;
+	if (c->refs != 1 || mtr_cell_unwritten(c) != 0 || p->flushing ||
+		p->cell[MTR_PURSE_DEBT].refs > 0)
+		return false;
+	*grant = c->grant;
+	mtr_cell_leave(p, cell);
+	memset(c, 0, sizeof(*c));
+	mtr_purse_plan(p);
+	mtr_purse_check(p);
+	return true;
+}
+
+void
+mtr_purse_return(struct mtr_purse *p, int64_t now,
+				 const struct mtr_grant *grant)
+{
+	int cell;
+
+	mtr_purse_advance(p, now);
+	cell = mtr_purse_find(p, grant->id);
+	if (cell >= 0)
+		mtr_purse_back(p, now, cell, grant->remaining);
+	else
+		mtr_purse_add_behind(p, now, grant);
 }
 
 bool

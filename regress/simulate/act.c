@@ -25,6 +25,40 @@ note(struct tx *tx, enum kind kind, int of, int cell, int64_t amount)
 		tx_hold(tx, cell);
 }
 
+static void
+note_parts(struct tx *tx, enum kind kind, const struct mtr_part *part, int n,
+		   const int *of, const int64_t *expected, int k)
+{
+	REQUIRE(n == k, "%d parts, should be %d", n, k);
+	for (int i = 0; i < n; i++)
+	{
+		REQUIRE(source_of(part[i].cell) == of[i] &&
+					part[i].amount == expected[i],
+				"part %d is %ld of %d, should be %ld of %d", i,
+				(long) part[i].amount, source_of(part[i].cell),
+				(long) expected[i], of[i]);
+		note(tx, kind, of[i], part[i].cell, part[i].amount);
+	}
+}
+
+/* all that cells have: the rest follows when there are others in cells */
+static void
+drain(struct tx *tx, int64_t amount)
+{
+	struct mtr_part part[MTR_PURSE_SOURCES];
+	int64_t         expected[GRANTS + 2];
+	int             of[GRANTS + 2];
+	int64_t         sum;
+	int             n;
+	int             k;
+
+	m_drain(amount, tx, of, expected, &k);
+	sum = mtr_purse_drain(&w.purse, w.clock, amount, tx->own, part, &n);
+	sim_trace("drain %ld of %ld", (long) sum, (long) amount);
+	w.stats.drained += n;
+	note_parts(tx, DEBIT, part, n, of, expected, k);
+}
+
 /* false: it was refused, and nothing has changed */
 static bool
 take_within(struct tx *tx, int64_t amount, enum kind kind)
@@ -59,19 +93,11 @@ take_within(struct tx *tx, int64_t amount, enum kind kind)
 				"a refusal has changed the purse");
 		REQUIRE(result != MTR_TAKE_AGAIN || w.purse.reload_wanted,
 				"again, but nobody loads");
+		if (result == MTR_TAKE_AGAIN && kind == DEBIT && sim_percent(50))
+			drain(tx, amount);
 		return false;
 	}
-	REQUIRE(n == k, "take %ld has %d parts, should have %d", (long) amount, n,
-			k);
-	for (int i = 0; i < n; i++)
-	{
-		REQUIRE(source_of(part[i].cell) == of[i] &&
-					part[i].amount == expected[i],
-				"part %d of %ld is %ld of %d, should be %ld of %d", i,
-				(long) amount, (long) part[i].amount, source_of(part[i].cell),
-				(long) expected[i], of[i]);
-		note(tx, kind, of[i], part[i].cell, part[i].amount);
-	}
+	note_parts(tx, kind, part, n, of, expected, k);
 	return true;
 }
 
@@ -211,7 +237,8 @@ act_grant(struct tx *tx)
 	else
 	{
 		w.incoming += g->amount;
-		w.giving += tx->behind++ == 0;
+		w.giving += !tx_is_giving(tx);
+		tx->behind++;
 	}
 	note(tx, GRANT, row, cell, g->amount);
 }
@@ -314,11 +341,17 @@ tx_act(struct tx *tx)
 		act_usage(tx);
 	else if (what < 75)
 	{
-		if (tx->n + MTR_PURSE_SOURCES <= RECORDS)
-			(void) take(tx, debit_amount(tx), DEBIT);
+		if (tx->n + MTR_PURSE_SOURCES <= RECORDS &&
+			!take(tx, debit_amount(tx), DEBIT) && sim_percent(70))
+		{
+			tx_detach(tx);
+			refill_begin(tx, -1);
+		}
 	}
-	else if (what < 79)
+	else if (what < 78)
 		act_void(tx);
+	else if (what < 79)
+		tx_detach(tx);
 	else if (what < 80)
 		act_limits(tx);
 	else if (what < 88)

@@ -242,14 +242,17 @@ report(void)
 		   "commits, %ld aborts\n"
 		   "  debits: %ld taken, %ld short, %ld to be tried again; debt "
 		   "repaid %ld times; grants: %ld without a cell, %ld gave way, %ld "
-		   "uneven; spare %ld times, %ld written off\n",
+		   "uneven; spare %ld times, %ld written off\n"
+		   "  beyond cells: %ld parts drained, %ld grants loose, %ld returned; "
+		   "%ld loads in one step\n",
 		   (unsigned long) w.seed, (long) s->steps, (long) s->crashes,
 		   (long) s->flushes, (long) s->failed_flushes, (long) s->carried,
 		   (long) s->loads, (long) s->refills, (long) s->stale_refills,
 		   (long) s->waits, (long) s->commits, (long) s->aborts, (long) s->ok,
 		   (long) s->short_of, (long) s->again, (long) s->repaid,
 		   (long) s->behind, (long) s->demoted, (long) s->uneven,
-		   (long) s->spares, (long) s->written_off);
+		   (long) s->spares, (long) s->written_off, (long) s->drained,
+		   (long) s->detached, (long) s->returned, (long) s->queued);
 }
 
 int

@@ -69,8 +69,8 @@ m_burns_before(int a, int b)
 }
 
 /* all grants that are there, in burn order */
-static int
-sorted(enum where where, int list[GRANTS])
+int
+m_sorted(enum where where, int list[GRANTS])
 {
 	int n = 0;
 
@@ -153,7 +153,7 @@ m_advance(int64_t now)
 		for (int g = 0; g < GRANTS; g++)
 			if (m.g[g].where == LIVE && w.t.row[g].g.expires_at == at)
 				m.g[g].where = ENDED;
-		n = sorted(FUTURE, list);
+		n = m_sorted(FUTURE, list);
 		for (int i = 0; i < n; i++)
 			if (w.t.row[list[i]].g.effective_at == at)
 				begins(list[i]);
@@ -214,6 +214,39 @@ m_behind(int g, int64_t remaining)
 		row->effective_at <= m.now ? row->expires_at : row->effective_at;
 }
 
+/* of a grant that had lost its cell, to wherever it is now */
+void
+m_return(int g, int64_t x)
+{
+	int64_t counted = m.g[g].where == BEHIND ? m.g[g].counted : 0;
+
+	if (m.g[g].where >= INCOMING)
+	{
+		m_back(g, x);
+		return;
+	}
+	m_behind(g, x);
+	if (m.g[g].where == BEHIND)
+		m.g[g].counted += counted;
+}
+
+/* nothing is left of it, nothing unwritten, and nobody else has to do with it */
+bool
+m_may_detach(int g, const struct tx *tx)
+{
+	for (int i = 0; i < TXS; i++)
+		for (int k = 0; w.tx[i].state != TX_NONE && k < w.tx[i].n; k++)
+		{
+			const struct record *r = &w.tx[i].record[k];
+
+			if (r->kind != USAGE && r->of == g && &w.tx[i] != tx &&
+				r->cell >= 0)
+				return false;
+		}
+	return m.g[g].where >= LIVE && m_remaining(g) == 0 &&
+		   m.g[g].burned == w.t.burned[g] && !w.purse.flushing;
+}
+
 void
 m_drop(int g)
 {
@@ -234,7 +267,8 @@ m_lose_cells(int added)
 		REQUIRE(m_remaining(g) == 0, "grant %d lost its cell with credits", g);
 		REQUIRE(m.g[g].burned == w.t.burned[g],
 				"grant %d lost its cell with burns unwritten", g);
-		REQUIRE(in_flight(g) == 0, "grant %d lost its cell while in use", g);
+		REQUIRE(in_flight(g) == loose_of(NULL, g),
+				"grant %d lost its cell while in use", g);
 		REQUIRE(in_flight(OF_DEBT) == 0,
 				"grant %d lost its cell and may have repaid debt in flight", g);
 		REQUIRE(!w.purse.flushing && !flush_names(g),
@@ -269,10 +303,10 @@ m_demote(int than)
 {
 	int list[GRANTS];
 
-	for (int n = sorted(FUTURE, list); n-- > 0;)
+	for (int n = m_sorted(FUTURE, list); n-- > 0;)
 		if (at_rest(list[n]))
 			return list[n];
-	for (int n = sorted(LIVE, list); n-- > 0;)
+	for (int n = m_sorted(LIVE, list); n-- > 0;)
 		if ((than < 0 || m_burns_before(than, list[n])) && at_rest(list[n]))
 			return list[n];
 	return -1;
@@ -283,7 +317,7 @@ static int64_t
 give_to(enum where where, int64_t x)
 {
 	int list[GRANTS];
-	int n = sorted(where, list);
+	int n = m_sorted(where, list);
 
 	while (n-- > 0 && x > 0)
 	{
@@ -366,7 +400,7 @@ m_settle(int64_t delta)
 		m.spare = give(delta);
 		return;
 	}
-	n = sorted(LIVE, list);
+	n = m_sorted(LIVE, list);
 	for (int i = 0; i < n; i++)
 	{
 		int64_t part = min64(-delta, m_remaining(list[i]));
@@ -388,90 +422,4 @@ m_write_off_spare(void)
 	m.burned_issued -= m.spare;
 	w.stats.written_off += m.spare != 0;
 	m.spare = 0;
-}
-
-/* the grants that a transaction has made itself and can spend */
-static bool
-is_own(const struct tx *tx, int g)
-{
-	const struct mtr_grant *row = &w.t.row[g].g;
-
-	if (m.g[g].where != INCOMING || row->effective_at > m.now ||
-		row->expires_at <= m.now)
-		return false;
-	for (int i = 0; i < tx->n; i++)
-		if (tx->record[i].kind == GRANT && tx->record[i].of == g)
-			return true;
-	return false;
-}
-
-static enum mtr_take
-may_take(int64_t amount, int64_t own)
-{
-	int64_t  spendable = m_available() - w.purse.floor + own;
-	int64_t  cells = own;
-	bool     behind = m_stale();
-	__int128 debt;
-
-	for (int g = 0; g < GRANTS; g++)
-	{
-		cells += m.g[g].where == LIVE ? m_remaining(g) : 0;
-		behind = behind || (m.g[g].where == BEHIND && m.g[g].counted > 0);
-	}
-	debt = amount > cells ? (__int128) m.debt + amount - cells : 0;
-	/* debt that is repaid, and would be back after a crash */
-	if (w.t.burned[OF_DEBT] > m.burned_debt)
-		debt += w.t.burned[OF_DEBT] - m.burned_debt;
-	if (w.purse.mode == MTR_PURSE_HARD && amount > spendable)
-		return amount > cells && m_stale() ? MTR_TAKE_AGAIN : MTR_TAKE_SHORT;
-	if (amount > cells && behind)
-		return MTR_TAKE_AGAIN;
-	return amount > cells && debt > MTR_PURSE_MAX ? MTR_TAKE_SHORT
-												  : MTR_TAKE_OK;
-}
-
-enum mtr_take
-m_take(int64_t amount, const struct tx *tx, int of[], int64_t part[], int *n)
-{
-	int           list[GRANTS];
-	int64_t       own = 0;
-	enum mtr_take result;
-
-	*n = 0;
-	if (amount > MTR_PURSE_MAX)
-		return MTR_TAKE_SHORT;
-	if (w.purse.mode == MTR_PURSE_UNLIMITED)
-	{
-		of[0] = OF_ISSUED;
-		part[(*n)++] = amount;
-		return MTR_TAKE_OK;
-	}
-	for (int g = 0; g < GRANTS; g++)
-		own += is_own(tx, g) ? m_remaining(g) : 0;
-	result = may_take(amount, own);
-	if (result != MTR_TAKE_OK)
-		return result;
-	for (int pass = 0; pass < 2; pass++)
-	{
-		int k = sorted(pass == 0 ? INCOMING : LIVE, list);
-
-		for (int i = 0; i < k && amount > 0; i++)
-		{
-			int64_t x = min64(amount, m_remaining(list[i]));
-
-			if (x == 0 || (pass == 0 && !is_own(tx, list[i])))
-				continue;
-			m.g[list[i]].taken += x;
-			amount -= x;
-			of[*n] = list[i];
-			part[(*n)++] = x;
-		}
-	}
-	if (amount > 0)
-	{
-		m.debt += amount;
-		of[*n] = OF_DEBT;
-		part[(*n)++] = amount;
-	}
-	return MTR_TAKE_OK;
 }

@@ -49,6 +49,8 @@ extern void m_add(int g, int64_t remaining);
 extern void m_arrive(int g);
 extern void m_behind(int g, int64_t remaining);
 extern void m_drop(int g);
+extern void m_return(int g, int64_t x);
+extern bool m_may_detach(int g, const struct tx *tx);
 extern void m_forget_behind(void);
 extern int  m_demote(int than);      /* which grant gives way; -1: none */
 extern void m_lose_cells(int added); /* some grants may have lost their cells */
@@ -61,9 +63,16 @@ extern int64_t m_available(void);
 extern bool    m_stale(void);
 extern bool    m_burns_before(int a, int b);
 
+/* all grants that are there, in burn order; returns how many */
+extern int m_sorted(enum where where, int list[GRANTS]);
+
 /* predicts a debit and takes it; part[] as the purse should say them */
 extern enum mtr_take
 m_take(int64_t amount, const struct tx *tx, int of[], int64_t part[], int *n);
+
+/* takes what cells have */
+extern void
+m_drain(int64_t amount, const struct tx *tx, int of[], int64_t part[], int *n);
 
 /* minutes.c */
 extern void minutes_forget(void);
@@ -74,6 +83,7 @@ extern void minutes_flushed(int slot, int64_t qty);
 /* check.c: memory, tables and model say the same */
 extern void     check_all(void);
 extern void     dump_all(void);
-extern __int128 in_flight(int of); /* of a source */
+extern __int128 in_flight(int of);                    /* of a source */
+extern __int128 loose_of(const struct tx *tx, int g); /* NULL: of all */
 
 #endif /* MTR_MODEL_H */

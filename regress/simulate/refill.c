@@ -109,8 +109,8 @@ demote(int than, int64_t now)
 		return false;
 	sim_trace("grant %d loses cell %d", expected, cell);
 	w.stats.demoted++;
-	REQUIRE(in_flight(expected) == 0 && in_flight(OF_DEBT) == 0 &&
-				!flush_names(expected),
+	REQUIRE(in_flight(expected) == loose_of(NULL, expected) &&
+				in_flight(OF_DEBT) == 0 && !flush_names(expected),
 			"grant %d gives way while in use", expected);
 	remaining = m_remaining(expected);
 	m.g[expected].where = NOWHERE;
@@ -134,11 +134,102 @@ place(int row, int64_t remaining, int64_t now)
 	return -1;
 }
 
-void
-load_grants(const int list[], const int64_t remaining[], int n, int64_t now)
+/* the server's way: few get cells, the rest is added in one step */
+struct queue
 {
+	struct mtr_grant  g[GRANTS];
+	int               n;
+	int               tail;
+	int               later;
+	int               later_tail;
+	int64_t           event;
+	struct mtr_behind behind;
+};
+
+static void
+queue_up(struct queue *q, const int list[], const int64_t remaining[], int n,
+		 int64_t read_at)
+{
+	struct mtr_behind ahead = {0};
+	int               full = 0;
+	int               i = 0;
+
+	memset(q, 0, sizeof(*q));
+	q->n = n;
+	for (int k = 0; k < n; k++)
+	{
+		q->g[k] = w.t.row[list[k]].g;
+		q->g[k].remaining = remaining[k];
+	}
+	for (; i < n && full < MTR_PURSE_CELLS; i++)
+	{
+		if (!is_uneven(list[i]) && q->g[i].effective_at > read_at)
+			break;
+		full += !is_uneven(list[i]) && remaining[i] > 0;
+	}
+	q->tail = i;
+	while (i < n && (is_uneven(list[i]) || q->g[i].effective_at <= read_at))
+		i++;
+	q->later = i;
+	q->later_tail = i + MTR_PURSE_CELLS < n ? i + MTR_PURSE_CELLS : n;
+	for (i = 0; i < n; i++)
+		mtr_behind_count(i < q->tail || (i >= q->later && i < q->later_tail)
+							 ? &ahead
+							 : &q->behind,
+						 read_at, &q->g[i]);
+	q->event = ahead.n > 0 ? ahead.event : MTR_PURSE_NEVER;
+	if (q->behind.n > 0 && q->behind.event < q->event)
+		q->event = q->behind.event;
+}
+
+static void
+place_range(struct mtr_purse *p, const struct queue *q, int from, int upto,
+			int64_t now)
+{
+	for (int i = from; i < upto; i++)
+	{
+		int cell = mtr_purse_add(p, now, &q->g[i], false);
+
+		if (cell < 0 && q->g[i].effective_at <= now &&
+			mtr_purse_demote(p, now, &q->g[i]) >= 0)
+			cell = mtr_purse_add(p, now, &q->g[i], false);
+		if (cell < 0)
+			mtr_purse_add_behind(p, now, &q->g[i]);
+	}
+}
+
+static void
+place_queue(struct mtr_purse *p, const struct queue *q, int64_t now)
+{
+	mtr_purse_advance(p, now);
+	if (q->event <= p->now)
+	{
+		place_range(p, q, 0, q->n, now);
+		return;
+	}
+	place_range(p, q, 0, q->tail, now);
+	place_range(p, q, q->later, q->later_tail, now);
+	w.stats.queued += q->behind.n > 0;
+	if (!mtr_purse_add_all_behind(p, now, &q->behind))
+	{
+		place_range(p, q, q->tail, q->later, now);
+		place_range(p, q, q->later_tail, q->n, now);
+	}
+}
+
+void
+load_grants(const int list[], const int64_t remaining[], int n, int64_t now,
+			int64_t read_at)
+{
+	struct mtr_purse other = w.purse;
+	struct queue     q;
+
+	queue_up(&q, list, remaining, n, read_at);
+	place_queue(&other, &q, now);
 	for (int i = 0; i < n; i++)
 		(void) place(list[i], remaining[i], now);
+	REQUIRE(memcmp(&other, &w.purse, sizeof(other)) == 0,
+			"placed in one step, the purse is another one");
 	mtr_purse_settle(&w.purse, now, 0);
 	m_settle(0);
 }
@@ -166,7 +257,7 @@ refill_begin(struct tx *tx, int wanted)
 {
 	struct refill *r = &w.refill;
 
-	if (r->tx != NULL || w.giving > 0)
+	if (r->tx != NULL || w.giving != (tx_is_giving(tx) ? 1 : 0))
 	{
 		w.stats.waits++;
 		return;
@@ -201,7 +292,7 @@ apply(struct refill *r)
 {
 	int64_t now = r->now > w.t.last ? r->now : w.t.last;
 
-	if (w.version != r->version || w.giving > 0)
+	if (w.version != r->version || w.giving != (tx_is_giving(r->tx) ? 1 : 0))
 	{
 		w.stats.stale_refills++;
 		return;
@@ -217,8 +308,26 @@ apply(struct refill *r)
 			place_wanted(r, i, now);
 			break;
 		}
-	load_grants(r->list, r->remaining, r->n, now);
+	load_grants(r->list, r->remaining, r->n, now, r->now);
 	sim_trace("refilled, available %ld", (long) w.purse.available);
+}
+
+/* who reads knows what it has spent itself of grants that have no cell */
+static void
+subtract_loose(struct refill *r)
+{
+	int kept = 0;
+
+	for (int i = 0; i < r->n; i++)
+	{
+		int64_t loose = (int64_t) loose_of(r->tx, r->list[i]);
+
+		r->list[kept] = r->list[i];
+		r->remaining[kept] = r->remaining[i] - loose;
+		if (loose == 0 || r->remaining[kept] != 0 || r->list[i] == r->wanted)
+			kept++;
+	}
+	r->n = kept;
 }
 
 void
@@ -231,6 +340,7 @@ refill_go_on(void)
 		/* as the purse will see it, whose time does not run back */
 		r->now = w.clock > w.purse.now ? w.clock : w.purse.now;
 		r->n = list_grants(r->list, r->remaining, r->known, r->wanted, r->now);
+		subtract_loose(r);
 		r->read = true;
 		return;
 	}

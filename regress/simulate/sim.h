@@ -24,6 +24,7 @@
 #define SLOTS 5
 #define CHARGES 12 /* committed charges that can be refunded */
 #define MARKS 64
+#define LOOSE (-2) /* of a record: its grant has lost its cell */
 
 /* sources as the model and the tables name them: a grant's row, or */
 enum
@@ -115,6 +116,7 @@ struct tx
 	int64_t       given;
 	bool          refunded;
 	int           behind; /* own grants that have no cell */
+	int           loose;  /* records whose grants have lost their cells */
 	bool          limits; /* sets mode and floor */
 	uint8_t       mode;
 	int64_t       floor;
@@ -181,6 +183,7 @@ struct stats
 	int64_t steps, crashes, flushes, failed_flushes, loads, commits, aborts;
 	int64_t ok, short_of, again, spares, carried, behind, repaid, waits;
 	int64_t uneven, written_off, refills, stale_refills, demoted;
+	int64_t drained, detached, returned, queued;
 	int64_t lost_uc;
 };
 
@@ -198,7 +201,7 @@ struct world
 	struct flush     flush;
 	struct refill    refill;
 	uint32_t         version; /* of who has a cell, see refill.c */
-	int              giving;  /* transactions with grants without a cell */
+	int              giving;  /* transactions of which tables tell too much */
 	struct charge    charge[CHARGES];
 	int64_t          incoming; /* refunds announced, not committed */
 	uint64_t         serial;   /* of grants */
@@ -236,6 +239,8 @@ extern void tx_end(struct tx *tx, bool commit); /* starts it */
 extern void tx_go_on(struct tx *tx, int records);
 extern void tx_hold(struct tx *tx, int cell);
 extern bool tx_any(void);
+extern bool tx_is_giving(const struct tx *tx);
+extern void tx_detach(struct tx *tx);
 
 /* tables.c: what is behind memory */
 extern void flush_ask(void);
@@ -251,11 +256,11 @@ extern void remove_old_rows(void);
 extern int  source_of(int cell);
 
 /* refill.c: grants behind get cells again */
-extern void refill_begin(struct tx *tx, int wanted);
-extern void refill_go_on(void);
-extern void refill_forget(void);
-extern void
-load_grants(const int list[], const int64_t remaining[], int n, int64_t now);
+extern void    refill_begin(struct tx *tx, int wanted);
+extern void    refill_go_on(void);
+extern void    refill_forget(void);
+extern void    load_grants(const int list[], const int64_t remaining[], int n,
+						   int64_t now, int64_t read_at);
 extern int     add_incoming(int row);
 extern bool    is_uneven(int g);
 extern int64_t in_tables(int g);

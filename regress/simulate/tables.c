@@ -42,7 +42,7 @@ load(int64_t now)
 	m_owe(debt_in_tables());
 	w.stats.uneven += debt_in_tables() < 0;
 	n = list_grants(list, remaining, NULL, -1, now);
-	load_grants(list, remaining, n, now);
+	load_grants(list, remaining, n, now, now);
 	for (int s = 0; s < SLOTS; s++)
 		w.slot[s].taken = w.slot[s].done = w.slot[s].flushed =
 			w.t.slot_flushed[s];

@@ -20,6 +20,86 @@ tx_any(void)
 	return false;
 }
 
+/* do tables show more than memory counts, but for this transaction? */
+bool
+tx_is_giving(const struct tx *tx)
+{
+	return tx->behind > 0 || tx->loose > 0;
+}
+
+/* is there nothing but debits of it? */
+static bool
+is_debited(const struct tx *tx, int cell)
+{
+	for (int k = 0; k < tx->n; k++)
+		if (tx->record[k].cell == cell && tx->record[k].kind != USAGE &&
+			tx->record[k].kind != DEBIT && tx->record[k].kind != VOID)
+			return false;
+	return true;
+}
+
+static void
+let_go(struct tx *tx, int cell, int g)
+{
+	bool was_giving = tx_is_giving(tx);
+
+	m.g[g].where = NOWHERE;
+	tx->refs &= ~(1u << cell);
+	for (int k = 0; k < tx->n; k++)
+	{
+		if (tx->record[k].cell != cell || tx->record[k].kind == USAGE)
+			continue;
+		tx->record[k].cell = LOOSE;
+		tx->loose++;
+		w.incoming += tx->record[k].amount;
+	}
+	w.giving += !was_giving && tx_is_giving(tx);
+	w.version++;
+	w.stats.detached++;
+}
+
+void
+tx_detach(struct tx *tx)
+{
+	mtr_purse_advance(&w.purse, w.clock);
+	m_advance(w.clock);
+	if (w.giving != (tx_is_giving(tx) ? 1 : 0))
+		return;
+	for (int cell = 0; cell < MTR_PURSE_CELLS; cell++)
+	{
+		int              g = source_of(cell);
+		struct mtr_grant grant;
+		bool             may;
+
+		if (!(tx->refs & (1u << cell)) || !is_debited(tx, cell))
+			continue;
+		may = m_may_detach(g, tx) && w.purse.cell[cell].refs == 1 &&
+			  w.purse.cell[MTR_PURSE_DEBT].refs == 0;
+		REQUIRE(mtr_purse_detach(&w.purse, w.clock, cell, &grant) == may,
+				"grant %d loses its cell: %d", g, !may);
+		if (!may)
+			continue;
+		sim_trace("grant %d is loose", g);
+		let_go(tx, cell, g);
+	}
+}
+
+static void
+undo_loose(struct tx *tx, const struct record *r)
+{
+	struct mtr_grant g = w.t.row[r->of].g;
+
+	g.remaining = r->amount;
+	w.incoming -= r->amount;
+	mtr_purse_return(&w.purse, w.clock, &g);
+	m_advance(w.clock);
+	m_return(r->of, r->amount);
+	tx->loose--;
+	w.giving -= !tx_is_giving(tx);
+	w.version++;
+	w.stats.returned++;
+}
+
 void
 tx_begin(struct tx *tx)
 {
@@ -58,6 +138,11 @@ undo(struct tx *tx, const struct record *r)
 			/* fall through */
 		case DEBIT:
 		case VOID:
+			if (r->cell == LOOSE)
+			{
+				undo_loose(tx, r);
+				break;
+			}
 			mtr_purse_back(&w.purse, w.clock, r->cell, r->amount);
 			m_advance(w.clock);
 			m_back(r->of, r->amount);
@@ -75,7 +160,8 @@ undo(struct tx *tx, const struct record *r)
 			else
 			{
 				w.incoming -= r->amount;
-				w.giving -= --tx->behind == 0;
+				tx->behind--;
+				w.giving -= !tx_is_giving(tx);
 			}
 			w.t.row[r->of].used = false;
 			break;
@@ -209,6 +295,8 @@ finish(struct tx *tx, const struct record *r)
 			break;
 		case DEBIT:
 		case VOID:
+			if (r->cell == LOOSE)
+				w.incoming -= r->amount;
 			break;
 	}
 }
@@ -234,7 +322,8 @@ tx_go_on(struct tx *tx, int records)
 		w.purse.mode = tx->mode;
 		w.purse.floor = tx->floor;
 	}
-	w.giving -= tx->behind > 0;
+	w.giving -= tx_is_giving(tx);
+	w.version += tx->loose > 0;
 	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
 		if (tx->refs & (1u << i))
 			w.purse.cell[i].refs--;

@@ -167,7 +167,7 @@ on('reborn', 'DROP EXTENSION mortar');
 on('reborn', 'CREATE EXTENSION mortar');
 on('reborn', "SELECT mortar.create_tenant('acme')");
 ok($node->poll_query_until('reborn', "SELECT count(*) = 0 FROM pg_database d, pg_ls_dir('pg_stat') f "
-  . "WHERE d.datname = current_database() AND f LIKE 'mortar-' || d.oid || '-%'"), 'the file of an extension that was dropped is removed');
+  . "WHERE d.datname = current_database() AND f LIKE 'mortar-' || d.oid || '-%.stop%'"), 'the file of an extension that was dropped is removed');
 is(on('reborn', journal()), 0, '... and not entered into the next one');
 record('reborn', 2);
 is(counted('reborn'), 2, '... which counts its own');
@@ -186,14 +186,22 @@ root('DROP DATABASE reborn');
 
 # ---- a database without the extension is none of Mortar's, whatever was there ----
 fresh('former');
+record('former', 1);
+ok($node->poll_query_until('former', 'SELECT (' . journal() . ') = 1'), 'a database was flushed');
 break_flush('former');
 record('former', 1);
 ok($node->poll_query_until('former', 'SELECT state = \'running\' AND failures > 0 FROM mortar.flusher'),
-  'a flusher is at work');
+  '... and its flusher is at work in vain');
 on('former', 'DROP EXTENSION mortar');
 my $former = root("SELECT oid FROM pg_database WHERE datname = 'former'");
 ok($node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'former'"),
   'it leaves when the extension is dropped');
+fresh('next');
+is(on('next', 'SELECT state, pid, last_flush, flushed_rows, failures, last_error, last_error_at FROM mortar.flusher'), 'none|||0|0||',
+  'the database that takes its place in memory begins with nothing of it');
+record('next', 6);
+ok($node->poll_query_until('next', 'SELECT (' . journal() . ') = 6'), '... and is flushed');
+ok($node->poll_query_until('next', 'SELECT failures = 0 AND flushed_rows = 1 FROM mortar.flusher'), '... by itself');
 $node->stop('fast');
 is_deeply([ glob($node->data_dir . "/pg_stat/mortar-$former-*") ], [], '... and a stop has nothing to say of that database');
 

@@ -107,8 +107,9 @@ record('mortar', 4);
 $node->stop('fast');
 my ($genuine) = $idle->();
 my $bytes = slurp_file($genuine);
-my ($header, $record) = (64, 296);
-is(length($bytes), $header + $record + 4, 'a file of one record');
+my ($header, $record) = (64, 328);
+is(length($bytes), $header + 2 * $record + 4, 'a file of two records: usage, and who has paid for it');
+my $burn = $header + $record;
 is(changed($bytes, 0, ''), $bytes, '... whose checksum we know');
 # offsets are those of MtrStopHeader and MtrStopRecord
 my %wrong = (
@@ -120,20 +121,25 @@ my %wrong = (
   'with another checksum' => substr($bytes, 0, -1) . chr(ord(substr($bytes, -1)) ^ 1),
   'noise' => pack('C*', map { $_ * 7919 % 251 } 1 .. length($bytes)),
   'not a stop file' => changed($bytes, 0, pack('Q', 1)),
-  'of another version' => changed($bytes, 8, pack('L', 2)),
+  'of another version' => changed($bytes, 8, pack('L', 1)),
   'of another database' => changed($bytes, 12, pack('L', 1)),
   'of another system' => changed($bytes, 40, pack('Q', 1)),
   'of another machine' => changed($bytes, 52, pack('L', $record + 8)),
-  'too few records' => changed($bytes, 56, pack('Q', 2)),
+  'too few records' => changed($bytes, 56, pack('Q', 3)),
   'a tenant without end' => changed($bytes, $header, 'x' x 64),
-  'a meter without end' => changed($bytes, $header + 64, 'x' x 32),
-  'a route without end' => changed($bytes, $header + 96, 'x' x 128),
-  'a price below nothing' => changed($bytes, $header + 256, pack('q', -1)),
-  'a price for no units' => changed($bytes, $header + 264, pack('q', 0)),
-  'from below nothing' => changed($bytes, $header + 272, pack('q', -1)),
-  'from where it ends' => changed($bytes, $header + 272, substr($bytes, $header + 280, 8)),
+  'a meter without end' => changed($bytes, $header + 72, 'x' x 32),
+  'a route without end' => changed($bytes, $header + 104, 'x' x 128),
+  'a price below nothing' => changed($bytes, $header + 264, pack('q', -1)),
+  'a price for no units' => changed($bytes, $header + 272, pack('q', 0)),
+  'from below nothing' => changed($bytes, $header + 280, pack('q', -1)),
+  'from where it ends' => changed($bytes, $header + 280, substr($bytes, $header + 288, 8)),
   # unpriced, or its cost would be out of range
-  'an end out of range' => changed(changed($bytes, $header + 240, "\0" x 32), $header + 280, pack('q', 2**61)),
+  'an end out of range' => changed(changed($bytes, $header + 248, "\0" x 32), $header + 288, pack('q', 2**61)),
+  'of a third kind' => changed($bytes, $header + 64, pack('l', 2)),
+  'paid by a grant without a name' => changed($bytes, $burn + 296, "\0" x 16),
+  'paid by nobody' => changed($bytes, $burn + 312, pack('q', 7)),
+  'paid with nothing' => changed($bytes, $burn + 320, pack('q', 0)),
+  'paid with more than there can be' => changed($bytes, $burn + 320, pack('q', 2**61)),
 );
 my @paths = grep { $_ ne $genuine } map { my $n = sprintf('%02x', $_); $genuine =~ s/..(?=\.stop$)/$n/r } 0 .. keys %wrong;
 my %path;

@@ -121,6 +121,37 @@ admin("SELECT mortar.charge('echo', 10, 'the rest')");
 $open->end;
 ledger_is_right('the ledger agrees');
 
+# ---- one movement that many grants pay: a crash in the middle, a restart behind it ----
+tenant('gild', (10) x 20);
+my $many = Session->new($node, user => 'mortar_test_admin');
+$many->run('BEGIN');
+$many->run("SELECT mortar.charge('gild', 155, 'undone')");
+is(balance('gild'), '45|0', 'fifteen grants pay, and half of one more');
+$node->stop('immediate');
+$node->start;
+is(balance('gild'), '200|0', 'a crash undoes it');
+is(left_of('gild'), join(' ', (10) x 20), '... grant by grant');
+admin("SELECT mortar.charge('gild', 155, 'charge')");
+$node->restart;
+is(balance('gild'), '45|0', 'what is charged is charged');
+is(left_of('gild'), join(' ', (0) x 15, 5, (10) x 4), '... grant by grant');
+admin("BEGIN; SELECT mortar.charge('gild', 5, 'bit ' || i) FROM generate_series(1, 9) i; COMMIT");
+is(balance('gild'), '0|0', 'and the rest is there, bit by bit');
+ledger_is_right('the ledger agrees');
+
+# ---- a hundred thousand grants of one micro-credit ----
+admin("SELECT mortar.create_tenant('heap')");
+super("WITH g AS (INSERT INTO mortar.credit_grants (tenant_id, grant_id, amount_uc, priority, category, effective_at)"
+    . " SELECT 'heap', gen_random_uuid(), 1, 50, 'paid', now() - interval '1 hour' FROM generate_series(1, 100000)"
+    . " RETURNING tenant_id, grant_id, amount_uc, gen_random_uuid() AS id, effective_at)"
+    . " INSERT INTO mortar.credit_ledger (tenant_id, entry_id, movement_id, kind, from_account, to_account, amount_uc, grant_id, effective_at, posted_at, epoch_id, meta)"
+    . " SELECT tenant_id, id, id, 'grant', 'issued', 'available', amount_uc, grant_id, effective_at, now(),"
+    . " (SELECT epoch_id FROM mortar.epochs LIMIT 1), '{}' FROM g");
+admin("SELECT mortar.charge('heap', 50, 'charge')");
+is(admin("SELECT count(*), count(DISTINCT grant_id) FROM mortar.credit_ledger WHERE tenant_id = 'heap' AND kind = 'charge'"), '50|50',
+  'fifty of a hundred thousand grants pay');
+is(balance('heap'), '99950|0', '... and the others are there');
+
 # ---- under load, with grants that come and end, at a price that rounds ----
 tenant('flux', (1000) x 10);
 admin("SELECT mortar.set_limit('flux', 'soft', 0, 10000000)");
