@@ -234,7 +234,7 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
 		if (qty[i] > 0)
 			mtr_xact_usage(&refs[i], qty[i], b.durable);
 	mtr_note_parts(refs[0].tenant, &b.parts,
-				   b.durable ? MTR_PAYS_DURABLE : MTR_PAYS_USAGE);
+				   b.durable ? MTR_FOR_DURABLE : MTR_FOR_USAGE);
 	if (b.durable)
 		mtr_sync_write(refs, qty, b.cost, n, &b.parts, durability);
 	return true;

@@ -180,19 +180,19 @@ extern int64 mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin,
 								  int64 amount, MtrParts *parts);
 
 /* what was taken pays for */
-typedef enum MtrPaysFor
+typedef enum MtrPurpose
 {
-	MTR_PAYS_ENTRY,  /* entries that this transaction posts */
-	MTR_PAYS_USAGE,  /* buffered usage, which the flusher books */
-	MTR_PAYS_DURABLE /* usage with a row of its own, see sync.h */
-} MtrPaysFor;
+	MTR_FOR_ENTRIES, /* entries that this transaction posts */
+	MTR_FOR_USAGE,   /* buffered usage, which the flusher books */
+	MTR_FOR_DURABLE  /* usage with a row of its own, see sync.h */
+} MtrPurpose;
 
 /*
  * Notes what was taken.  The caller has reserved records: two for each part, for usage
  * three.
  */
 extern void
-mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPaysFor what);
+mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPurpose what);
 
 /* the cell keeps its grant to the end of the transaction; the mutex is held */
 extern void mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell);

@@ -64,7 +64,7 @@ mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin, int64 amount,
 }
 
 void
-mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPaysFor what)
+mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPurpose what)
 {
 	for (int i = 0; i < parts->n; i++)
 	{
@@ -76,13 +76,13 @@ mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPaysFor what)
 		if (own.amount != 0)
 		{
 			mtr_xact_refund(t, &less);
-			if (what != MTR_PAYS_ENTRY)
-				mtr_xact_burn_own(t, &own, what == MTR_PAYS_DURABLE);
+			if (what != MTR_FOR_ENTRIES)
+				mtr_xact_burn_own(t, &own, what == MTR_FOR_DURABLE);
 		}
 		if (part.amount == 0)
 			continue;
-		if (what != MTR_PAYS_ENTRY)
-			mtr_xact_burn(t, &part, what == MTR_PAYS_DURABLE);
+		if (what != MTR_FOR_ENTRIES)
+			mtr_xact_burn(t, &part, what == MTR_FOR_DURABLE);
 		else
 			mtr_xact_debit(t, &part);
 	}

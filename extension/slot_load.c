@@ -42,9 +42,9 @@
 
 typedef struct Loaded
 {
-	bool       exists;
-	MtrStored  stored;
-	MtrWaiting waiting;
+	bool         exists;
+	MtrStored    stored;
+	MtrUndrained undrained;
 } Loaded;
 
 static void
@@ -54,8 +54,8 @@ read_tables(const char *tenant, Loaded *l)
 	l->exists = mtr_tenant_stored(tenant, &l->stored);
 	if (!l->exists)
 		return;
-	mtr_waiting_read(tenant, &l->waiting);
-	l->stored.unpaid_uc = l->waiting.unpaid_uc;
+	mtr_undrained_read(tenant, &l->undrained);
+	l->stored.unpaid_uc = l->undrained.unpaid_uc;
 }
 
 static void
@@ -66,9 +66,9 @@ fill(MtrTenant *t, const Loaded *l, MtrQueue *q, uint64 generation)
 
 	SpinLockAcquire(&t->mutex);
 	/* debt that a grant has repaid since: the flusher writes it */
-	if (mtr_purse_load(&t->purse, now, q) || l->waiting.rows > 0)
+	if (mtr_purse_load(&t->purse, now, q) || l->undrained.rows > 0)
 		wake = mtr_tenant_mark_dirty(t);
-	t->queued = l->waiting.rows;
+	t->queued = l->undrained.rows;
 	t->held = l->stored.held;
 	/* whoever needs to know looks for the first of them */
 	t->next_hold_expiry = t->held > 0 ? DT_NOBEGIN : DT_NOEND;

@@ -197,7 +197,7 @@ mtr_sync_write(const MtrUsageRef *refs, const int64 *qty, const int64 *cost,
 /* ---- reading ---- */
 
 void
-mtr_waiting_read(const char *tenant, MtrWaiting *w)
+mtr_undrained_read(const char *tenant, MtrUndrained *q)
 {
 	Datum args[1];
 	bool  isnull;
@@ -205,7 +205,7 @@ mtr_waiting_read(const char *tenant, MtrWaiting *w)
 	SPI_connect();
 	args[0] = CStringGetTextDatum(tenant);
 	mtr_exec(&stmt_queue, args, NULL, MTR_SNAP_OTHERS, 0);
-	w->rows = DatumGetInt64(mtr_first(1, &isnull));
-	w->unpaid_uc = DatumGetInt64(mtr_first(2, &isnull));
+	q->rows = DatumGetInt64(mtr_first(1, &isnull));
+	q->unpaid_uc = DatumGetInt64(mtr_first(2, &isnull));
 	SPI_finish();
 }

@@ -73,16 +73,16 @@ mtr_sync_write(const MtrUsageRef *refs, const int64 *qty, const int64 *cost,
 			   int n, const MtrParts *parts, MtrDurability durability);
 
 /* the queue's rows of one tenant */
-typedef struct MtrWaiting
+typedef struct MtrUndrained
 {
 	int64 rows;
 	int64 unpaid_uc; /* what prices say, less what the rows have paid */
-} MtrWaiting;
+} MtrUndrained;
 
 /*
  * Reads that, for a tenant whose slot is absent, or whose rows nobody can move for
  * another reason.  Needs no SPI connection.
  */
-extern void mtr_waiting_read(const char *tenant, MtrWaiting *w);
+extern void mtr_undrained_read(const char *tenant, MtrUndrained *q);
 
 #endif /* MORTAR_SYNC_H */

@@ -28,6 +28,17 @@ commit_usage(const MtrRecord *r, MtrTenant *t, const MtrEnd *end, bool *wake)
 		*wake = true;
 }
 
+/* the flusher has moved it */
+static void
+commit_drain(const MtrRecord *r, MtrTenant *t)
+{
+	MtrCounter *c = &t->counter[r->which];
+
+	c->queued -= r->amount;
+	c->done += r->amount;
+	c->flushed += r->amount;
+}
+
 /* an own grant that has no cell */
 static void
 commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
@@ -38,17 +49,6 @@ commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
 	mtr_purse_add_behind(&t->purse, now, &g);
 	t->grants_version++;
 	t->refilled_at = 0; /* it may burn first: whoever comes next reads it */
-}
-
-/* the flusher has moved it */
-static void
-commit_drain(const MtrRecord *r, MtrTenant *t)
-{
-	MtrCounter *c = &t->counter[r->which];
-
-	c->queued -= r->amount;
-	c->done += r->amount;
-	c->flushed += r->amount;
 }
 
 void

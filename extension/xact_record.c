@@ -195,8 +195,8 @@ note_burned(MtrPinned *pin, int cell)
 void
 mtr_xact_burn(MtrTenant *t, const struct mtr_part *part, bool durable)
 {
-	MtrPinned    *pin = mtr_xact_pinned(t);
 	MtrRecordKind kind = durable ? MTR_RECORD_DURABLE_BURN : MTR_RECORD_BURN;
+	MtrPinned    *pin = mtr_xact_pinned(t);
 
 	add_record(pin, kind, NULL, part->cell)->amount += part->amount;
 	note_burned(pin, part->cell);
@@ -298,8 +298,11 @@ mtr_xact_drain(MtrTenant *t, int counter, int64 qty)
 void
 mtr_xact_rebook(MtrTenant *t, const struct mtr_part *part)
 {
-	add_record(mtr_xact_pinned(t), MTR_RECORD_REBOOK, NULL, part->cell)
-		->amount += part->amount;
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_REBOOK, NULL, part->cell)->amount +=
+		part->amount;
+	note_burned(pin, part->cell);
 }
 
 void

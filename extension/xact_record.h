@@ -49,8 +49,8 @@ typedef struct MtrRecord
 	int           pin;   /* index into pins */
 	int           prev;  /* older record of the same pin, -1: none */
 	MtrUsage     *usage; /* USAGE, durable or not */
-	int32 which;  /* of usage: counter; of the purse: cell or loose grant;
-						  * else -1 */
+	int32         which; /* of usage: counter; of the purse: cell or loose
+						  * grant; else -1 */
 	int64 amount; /* micro-credits, quantity, rows, or a setting's step */
 } MtrRecord;
 
