@@ -406,7 +406,7 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->life = MTR_LIFE_ACTIVE;
 	t->frozen = false;
 	mtr_purse_init(&t->purse);
-	t->held = t->unflushed_uc = 0;
+	t->held = t->unflushed_uc = t->releasing_uc = 0;
 	t->next_hold_expiry = DT_NOEND;
 	t->giving = 0;
 	t->giving_uc = 0;

@@ -96,8 +96,13 @@ commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
 				mtr_loose_refund(t, end->now, r->which, r->amount);
 			break;
 		case MTR_RECORD_DEBIT: /* taken for good already */
-		case MTR_RECORD_HOLD:  /* summed up in the pin, like those below */
+			/* no usage, so there is nothing of it to be flushed */
+			if (r->which == MTR_PURSE_ISSUED && r->amount > 0)
+				mtr_purse_back(&t->purse, end->now, r->which, r->amount);
+			break;
+		case MTR_RECORD_HOLD: /* summed up in the pin, like those below */
 		case MTR_RECORD_UNHOLD:
+		case MTR_RECORD_RELEASING:
 		case MTR_RECORD_LIFE:
 		case MTR_RECORD_FROZEN:
 		case MTR_RECORD_LIMIT:
@@ -208,6 +213,10 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 		case MTR_RECORD_UNHOLD:
 			pin->unhold -= r->amount;
 			break;
+		case MTR_RECORD_RELEASING:
+			t->releasing_uc -= r->amount;
+			pin->releasing_uc -= r->amount;
+			break;
 	}
 }
 
@@ -226,6 +235,7 @@ static void
 commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 {
 	t->held -= pin->unhold;
+	t->releasing_uc -= pin->releasing_uc;
 	if (pin->hold_expires != DT_NOEND)
 	{
 		t->next_hold_expiry = Min(t->next_hold_expiry, pin->hold_expires);
@@ -235,7 +245,8 @@ commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 		t->purse.reload_wanted = true;
 	if (!pin->refunds)
 		return;
-	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
+	/* what was issued is not counted any more */
+	for (int i = 0; i < MTR_PURSE_ISSUED; i++)
 		if (pin->refund[i] > 0)
 			mtr_purse_back(&t->purse, now, i, pin->refund[i]);
 	mtr_purse_settle(&t->purse, now, 0);
