@@ -264,7 +264,7 @@ pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
 	MtrPaid      paid;
 	MtrShortfall s;
 
-	if (!mtr_take_all(t, entry->amount_uc, &paid, &s))
+	if (!mtr_take_all(t, entry->amount_uc, DT_NOEND, &paid, &s))
 	{
 		if (!may_return)
 			mtr_raise_short(&s);

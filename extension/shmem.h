@@ -213,6 +213,7 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	 * holds have come since, which holds_version tells.
 	 */
 	int64            held;
+	int64 releasing_uc; /* of expired ones, by transactions in progress */
 	TimestampTz      next_hold_expiry;
 	uint32           holds_version;
 	TimestampTz      last_posted; /* of its entries: time never runs back */

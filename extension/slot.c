@@ -419,7 +419,7 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->life = MTR_LIFE_ACTIVE;
 	t->frozen = false;
 	mtr_purse_init(&t->purse);
-	t->held = t->unflushed_uc = t->queued = 0;
+	t->held = t->unflushed_uc = t->releasing_uc = t->queued = 0;
 	t->next_hold_expiry = DT_NOEND;
 	t->durability = MTR_DURABLE_BUFFERED;
 	t->giving = 0;

@@ -53,6 +53,7 @@ static void
 commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 {
 	t->held -= pin->unhold;
+	t->releasing_uc -= pin->releasing_uc;
 	if (pin->hold_expires != DT_NOEND)
 	{
 		t->next_hold_expiry = Min(t->next_hold_expiry, pin->hold_expires);
@@ -62,7 +63,8 @@ commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 		t->purse.reload_wanted = true;
 	if (!pin->refunds)
 		return;
-	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
+	/* what was issued is not counted any more */
+	for (int i = 0; i < MTR_PURSE_ISSUED; i++)
 		if (pin->refund[i] > 0)
 			mtr_purse_back(&t->purse, now, i, pin->refund[i]);
 	mtr_purse_settle(&t->purse, now, 0);
