@@ -136,13 +136,14 @@ CREATE VIEW mortar.lineage WITH (security_invoker = true) AS
                 ORDER BY j.minute, j.meter, j.route, j.key_id, j.from_qty)
             FROM mortar.usage_journal j
             WHERE j.tenant_id = b.tenant_id AND j.movement_id = b.movement_id)
-            AS what
+            AS what, NULL::uuid AS reverses
     FROM mortar.credit_burns b
     LEFT JOIN mortar.credit_grants g
         ON g.tenant_id = b.tenant_id AND g.grant_id = b.grant_id
     UNION ALL
     SELECT l.tenant_id, l.movement_id, l.kind, l.effective_at, l.from_account,
-        l.grant_id, l.amount_uc, g.priority, g.category, g.expires_at, l.meta
+        l.grant_id, l.amount_uc, g.priority, g.category, g.expires_at, l.meta,
+        l.reverses
     FROM mortar.credit_ledger l
     LEFT JOIN mortar.credit_grants g
         ON g.tenant_id = l.tenant_id AND g.grant_id = l.grant_id
@@ -153,3 +154,5 @@ COMMENT ON COLUMN mortar.lineage.what IS
     'of usage: the rows of usage_journal that the movement paid for, as an array; else the entry''s meta';
 COMMENT ON COLUMN mortar.lineage.amount_uc IS
     'negative: given back, or, from debt, repaid by a grant of the same movement';
+COMMENT ON COLUMN mortar.lineage.reverses IS
+    'of kinds capture and release the movement_id of the hold, of kind reversal that of the charge or capture';
