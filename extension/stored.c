@@ -20,6 +20,8 @@
  * With the ledger's entries from "entries", all in one statement: entries and marks
  * are read at one point in time.
  *
+ * What a tenant has ever charged may leave int8, what is left of it does not.
+ *
  * A source is a grant, or null: what no grant has paid.  Grants are told from sources
  * that are none by their amount.  A crash may leave one that has burned a little more
  * than it was, or less than nothing; those come first, also when they have ended, since
@@ -29,7 +31,7 @@
 #define STORED(entries)                                                        \
 	"WITH entry AS ("                                                          \
 	"  SELECT grant_id, from_account, to_account,"                             \
-	"    sum(amount_uc)::pg_catalog.int8 AS amount,"                           \
+	"    sum(amount_uc) AS amount,"                                            \
 	"    max(posted_at) AS last, count(*) AS n"                                \
 	"  FROM " entries " GROUP BY grant_id, from_account, to_account), "        \
 	"source AS ("                                                              \

@@ -238,7 +238,7 @@ CREATE TABLE mortar.burn_marks (
     tenant_id    text COLLATE "C" NOT NULL,
     from_account text NOT NULL,
     grant_id     uuid NOT NULL,
-    burned_uc    int8 NOT NULL,
+    burned_uc    numeric NOT NULL,
     PRIMARY KEY (tenant_id, from_account, grant_id)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE mortar.burn_marks IS
