@@ -160,7 +160,9 @@ mtr_xact_debit(MtrTenant *t, const struct mtr_part *part)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 
-	add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell)->amount += part->amount;
+	/* of what was issued nothing has to be undone (take.c) */
+	add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell)->amount +=
+		part->cell == MTR_PURSE_ISSUED ? 0 : part->amount;
 }
 
 void
