@@ -63,6 +63,9 @@ extern int64 mtr_available(MtrTenant *t);
 extern bool
 mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s);
 
+/* would taking that much be short now?  Then *s is filled. */
+extern bool mtr_gate_is_short(MtrTenant *t, int64 amount_uc, MtrShortfall *s);
+
 /* has one of these meters (bit mask) a price above 0? */
 extern bool mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters);
 
@@ -154,6 +157,9 @@ extern void mtr_hold_begin(MtrTenant *t, int64 amount, TimestampTz expires_at);
 
 /* takes from it, at commit */
 extern void mtr_hold_end(MtrTenant *t, int64 amount);
+
+/* the same of a hold that has expired; until then others know that it is coming */
+extern void mtr_hold_release(MtrTenant *t, int64 amount);
 
 /* ---- between gate.c, take.c and charge.c ---- */
 

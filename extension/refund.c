@@ -124,6 +124,10 @@ mtr_refund(MtrTenant *t, int cell, int64 amount)
 	struct mtr_part part = {.cell = cell, .amount = amount};
 	bool            ok = true;
 
+	/* what was issued has never moved a credit: nothing comes back */
+	if (cell == MTR_PURSE_ISSUED)
+		part.amount = 0;
+
 	Assert(amount > 0 && amount <= MTR_MAX_AMOUNT_UC);
 	mtr_xact_reserve(1);
 	if (cell >= 0)
@@ -168,4 +172,15 @@ mtr_hold_end(MtrTenant *t, int64 amount)
 {
 	mtr_xact_reserve(1);
 	mtr_xact_unhold(t, amount);
+}
+
+void
+mtr_hold_release(MtrTenant *t, int64 amount)
+{
+	mtr_hold_end(t, amount);
+	mtr_xact_reserve(1);
+	SpinLockAcquire(&t->mutex);
+	t->releasing_uc += amount;
+	SpinLockRelease(&t->mutex);
+	mtr_xact_releasing(t, amount);
 }
