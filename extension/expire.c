@@ -206,7 +206,7 @@ is_open(const char *tenant, const pg_uuid_t *hold_id)
 	return SPI_processed == 0;
 }
 
-/* false: another transaction is at it, or was a moment ago */
+/* false: somebody is at it, who may be the caller's caller, or was a moment ago */
 static bool
 release_one(MtrTenant *t, const pg_uuid_t *hold_id)
 {

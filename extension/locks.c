@@ -72,8 +72,7 @@ mtr_try_lock_part(MtrLock kind, const char *tenant, const char *name,
 {
 	LOCKTAG tag = part_tag(kind, tenant, name, name_len);
 
-	return LockAcquire(&tag, ExclusiveLock, false, true) !=
-		   LOCKACQUIRE_NOT_AVAIL;
+	return LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_OK;
 }
 
 void

@@ -73,7 +73,10 @@ extern void mtr_lock_part(MtrLock kind, const char *tenant, const char *name,
  */
 extern bool mtr_try_lock(MtrLock kind, const char *tenant);
 
-/* the same for one thing of a tenant, to the end of the (sub)transaction */
+/*
+ * The same for one thing of a tenant, to the end of the (sub)transaction; also false
+ * when this transaction has it already: it is in the middle of something.
+ */
 extern bool mtr_try_lock_part(MtrLock kind, const char *tenant,
 							  const char *name, size_t name_len);
 extern void mtr_unlock(MtrLock kind, const char *tenant);
