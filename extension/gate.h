@@ -158,6 +158,9 @@ extern void mtr_hold_begin(MtrTenant *t, int64 amount, TimestampTz expires_at);
 /* takes from it, at commit */
 extern void mtr_hold_end(MtrTenant *t, int64 amount);
 
+/* the same of a hold that has expired; until then others know that it is coming */
+extern void mtr_hold_release(MtrTenant *t, int64 amount);
+
 /* ---- between gate.c, take.c and charge.c ---- */
 
 typedef enum MtrTaken

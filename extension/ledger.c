@@ -261,7 +261,7 @@ charge_at_once(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem,
 
 	if (!mtr_idem_claim(idem, t, entry_id))
 		return;
-	if (!mtr_take_all(t, entry->amount_uc, &paid, &s))
+	if (!mtr_take_all(t, entry->amount_uc, DT_NOEND, &paid, &s))
 		mtr_raise_short(&s);
 	mtr_post_parts(t, entry, &paid, entry_id);
 }
@@ -280,7 +280,7 @@ charge_with_care(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem,
 
 	if (mtr_idem_replayed(idem, t, entry_id))
 		return true;
-	if (!mtr_take_all(t, entry->amount_uc, &paid, &s))
+	if (!mtr_take_all(t, entry->amount_uc, DT_NOEND, &paid, &s))
 	{
 		if (!may_return)
 			mtr_raise_short(&s);

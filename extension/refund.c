@@ -173,3 +173,14 @@ mtr_hold_end(MtrTenant *t, int64 amount)
 	mtr_xact_reserve(1);
 	mtr_xact_unhold(t, amount);
 }
+
+void
+mtr_hold_release(MtrTenant *t, int64 amount)
+{
+	mtr_hold_end(t, amount);
+	mtr_xact_reserve(1);
+	SpinLockAcquire(&t->mutex);
+	t->releasing_uc += amount;
+	SpinLockRelease(&t->mutex);
+	mtr_xact_releasing(t, amount);
+}

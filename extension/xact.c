@@ -53,6 +53,7 @@ static void
 commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 {
 	t->held -= pin->unhold;
+	t->releasing_uc -= pin->releasing_uc;
 	if (pin->hold_expires != DT_NOEND)
 	{
 		t->next_hold_expiry = Min(t->next_hold_expiry, pin->hold_expires);

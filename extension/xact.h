@@ -43,6 +43,7 @@ struct MtrPinned
 	bool        refunds;      /* some did, or were spent meanwhile */
 	bool        refund_gone;  /* also to a grant that has no cell */
 	int64       unhold;       /* taken from MtrTenant.held at commit */
+	int64       releasing_uc; /* of that, as in MtrTenant.releasing_uc */
 	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */
 	int         frozen;       /* what is added to MtrTenant.frozen at commit */
 	int64       charged[MTR_COUNTERS]; /* quantity, per counter */
@@ -120,6 +121,9 @@ extern void mtr_xact_hold(MtrTenant *t, int64 amount, TimestampTz expires_at);
 
 /* taken from MtrTenant.held at commit */
 extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
+
+/* part of that, of a hold that has expired: added to MtrTenant.releasing_uc */
+extern void mtr_xact_releasing(MtrTenant *t, int64 amount);
 
 /* a quantity that was priced; durable: it stands in a row of mortar.usage_sync */
 extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable);

@@ -93,6 +93,7 @@ mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 		case MTR_RECORD_DEBIT: /* taken for good already */
 		case MTR_RECORD_HOLD:  /* summed up in the pin, like those below */
 		case MTR_RECORD_UNHOLD:
+		case MTR_RECORD_RELEASING:
 		case MTR_RECORD_LIFE:
 		case MTR_RECORD_FROZEN:
 		case MTR_RECORD_LIMIT:
@@ -217,6 +218,10 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			break;
 		case MTR_RECORD_UNHOLD:
 			pin->unhold -= r->amount;
+			break;
+		case MTR_RECORD_RELEASING:
+			t->releasing_uc -= r->amount;
+			pin->releasing_uc -= r->amount;
 			break;
 		case MTR_RECORD_QUEUE: /* the slot has not seen it */
 		case MTR_RECORD_DRAIN:

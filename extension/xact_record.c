@@ -5,8 +5,8 @@
  * Room is reserved before shared memory is changed, so that noting what was
  * changed cannot fail.
  *
- * Locking: none.  The arrays are this backend's own; who changes the slot holds
- * its mutex, and has let go of it when the change is noted.
+ * Locking: the arrays are this backend's own; who changes the slot holds its
+ * mutex, and has let go of it when the change is noted.
  */
 #include "mortar.h"
 
@@ -268,6 +268,15 @@ mtr_xact_unhold(MtrTenant *t, int64 amount)
 }
 
 void
+mtr_xact_releasing(MtrTenant *t, int64 amount)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_RELEASING, NULL, -1)->amount += amount;
+	pin->releasing_uc += amount;
+}
+
+void
 mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable)
 {
 	MtrPinned    *pin = mtr_xact_pinned(ref->tenant);
@@ -332,10 +341,18 @@ mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
 			   int64 max_unflushed_uc, MtrDurability durability)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
-	int64      step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
-	int        mode_step = (int) mode - (t->purse.mode + pin->mode);
-	int64      floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
-	int durability_step = (int) durability - (t->durability + pin->durability);
+	int64      step;
+	int        mode_step;
+	int64      floor_step;
+	int        durability_step;
+
+	/* others put limits of their own on the purse, but only under the mutex */
+	SpinLockAcquire(&t->mutex);
+	step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
+	mode_step = (int) mode - (t->purse.mode + pin->mode);
+	durability_step = (int) durability - (t->durability + pin->durability);
+	floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
+	SpinLockRelease(&t->mutex);
 
 	add_record(pin, MTR_RECORD_LIMIT, NULL, -1)->amount += step;
 	pin->limit += step;
