@@ -10,17 +10,19 @@
  *
  * Locks are shared by the whole server, so a transaction takes LOCKED_KEYS of
  * them at most.  Its further keys rely on the unique index alone: who stores a
- * key second waits there, finds it stored and replays; or, from REPEATABLE READ
- * on, fails with 40001 and replays when it tries again.
+ * key second waits there, finds it stored and replays.  Under REPEATABLE READ the
+ * wait ends in a serialization failure, which a subtransaction keeps to itself.
  */
 #include "mortar.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "common/cryptohash.h"
 #include "common/sha2.h"
 #include "mb/pg_wchar.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
+#include "utils/resowner.h"
 
 #include "idem.h"
 #include "locks.h"
@@ -139,8 +141,9 @@ mtr_idem_replayed(const MtrIdem *idem, pg_uuid_t *result)
 	return find_key(idem, result);
 }
 
-bool
-mtr_idem_store(const MtrIdem *idem, pg_uuid_t *result)
+/* false: it is stored */
+static bool
+insert_key(const MtrIdem *idem, const pg_uuid_t *result)
 {
 	Datum  args[4];
 	bytea *print = palloc(VARHDRSZ + sizeof(idem->fingerprint));
@@ -152,7 +155,53 @@ mtr_idem_store(const MtrIdem *idem, pg_uuid_t *result)
 	args[2] = PointerGetDatum(print);
 	args[3] = UUIDPGetDatum(result);
 	mtr_exec(&stmt_store_key, args, NULL, MTR_SNAP_LATEST, 0);
-	if (SPI_processed == 1)
+	return SPI_processed == 1;
+}
+
+/* the same, where waiting for somebody who stores it ends in 40001 */
+static bool
+try_insert_key(const MtrIdem *idem, const pg_uuid_t *result)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool stored = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		stored = insert_key(idem, result);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_T_R_SERIALIZATION_FAILURE)
+			ReThrowError(error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return stored;
+}
+
+bool
+mtr_idem_store(const MtrIdem *idem, pg_uuid_t *result)
+{
+	/* whether somebody is at it without a lock cannot be known */
+	bool stored = XactIsoLevel == XACT_REPEATABLE_READ
+					  ? try_insert_key(idem, result)
+					  : insert_key(idem, result);
+
+	if (stored)
 		return true;
 	if (!find_key(idem, result))
 		elog(ERROR, "an idempotency key is stored and cannot be found");
