@@ -126,21 +126,25 @@ mtr_raise_no_table(void)
 	mtr_raise(MTR_ERR_NOT_FOUND, NULL, "There is no such table.");
 }
 
-/* a table as clients see it, from a result row (name, created_at) */
+/* a table as clients see it */
 static void
-put_table(StringInfo body, uint64 row)
+put_table(StringInfo body, const text *name, TimestampTz created_at)
 {
-	TupleDesc desc = SPI_tuptable->tupdesc;
-	HeapTuple tuple = SPI_tuptable->vals[row];
-	bool      isnull;
-	text     *name = DatumGetTextPP(SPI_getbinval(tuple, desc, 1, &isnull));
-
 	mtr_put(body, "{\"name\":");
 	mtr_put_string(body, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
 	mtr_put(body, ",\"kind\":\"document\",\"created_at\":");
-	mtr_put_time(body,
-				 DatumGetTimestampTz(SPI_getbinval(tuple, desc, 2, &isnull)));
+	mtr_put_time(body, created_at);
 	mtr_put(body, ",\"columns\":[]}");
+}
+
+/* the one that a statement has given, as (name, created_at) */
+static void
+put_first(StringInfo body)
+{
+	bool isnull;
+
+	put_table(body, DatumGetTextPP(mtr_first(1, &isnull)),
+			  DatumGetTimestampTz(mtr_first(2, &isnull)));
 }
 
 /* the longest table in a list; all of a page fit into one window */
@@ -150,43 +154,54 @@ StaticAssertDecl(MTR_LIMIT_MAX *(6 * MAX_NAME_BYTES + 128) < MORTAR_MAX_WINDOW,
 StaticAssertDecl(MAX_NAME_BYTES <= MTR_CURSOR_KEY_MAX,
 				 "a cursor must hold the name of a table");
 
-/* reads the page's tables, and one more when there is one */
-static void
-fetch_page(const MtrRequest *req, const MtrPage *page)
+/* a page that is being written */
+typedef struct PageOut
 {
-	Datum args[2];
+	StringInfo body;
+	MtrPage   *page;
+	int64      n;
+	text      *last; /* the name that the page ends with */
+} PageOut;
+
+/* a row (name, created_at) of the list; the one behind the page says that there is one */
+static void
+put_row(TupleTableSlot *slot, void *arg)
+{
+	PageOut    *out = arg;
+	const text *name = DatumGetTextPP(slot->tts_values[0]);
+
+	if (out->n == out->page->limit)
+	{
+		if (out->n > 0)
+			mtr_page_more(out->page, VARDATA_ANY(out->last),
+						  VARSIZE_ANY_EXHDR(out->last));
+		return;
+	}
+	if (out->n++ > 0)
+		mtr_put(out->body, ",");
+	put_table(out->body, name, DatumGetTimestampTz(slot->tts_values[1]));
+	if (out->n == out->page->limit)
+		memcpy(out->last, name, VARSIZE_ANY(name));
+}
+
+/* writes the page's tables, and looks whether more follow; returns how many it wrote */
+static uint64
+put_page(const MtrRequest *req, StringInfo body, MtrPage *page)
+{
+	Datum   args[2];
+	PageOut out = {.body = body, .page = page};
+
+	out.last = palloc(VARHDRSZ + MAX_NAME_BYTES);
 
 	args[0] = CStringGetTextDatum(req->tenant);
 	if (page->follows)
 		args[1] = PointerGetDatum(cstring_to_text_with_len(
 			(const char *) page->after.key, (int) page->after.key_len));
-	mtr_exec(page->follows ? &list_after_stmt : &list_stmt, args, NULL,
-			 MTR_SNAP_READ, mtr_page_fetch(page));
-}
-
-/* the page's tables; tells the page when more follow */
-static uint64
-put_page(StringInfo body, MtrPage *page)
-{
-	uint64 n = Min(SPI_processed, (uint64) page->limit);
-
 	mtr_put(body, "[");
-	for (uint64 i = 0; i < n; i++)
-	{
-		if (i > 0)
-			mtr_put(body, ",");
-		put_table(body, i);
-	}
+	mtr_exec_each(page->follows ? &list_after_stmt : &list_stmt, args,
+				  mtr_page_fetch(page), put_row, &out);
 	mtr_put(body, "]");
-	if (n > 0 && n < SPI_processed)
-	{
-		bool  isnull;
-		text *name = DatumGetTextPP(SPI_getbinval(
-			SPI_tuptable->vals[n - 1], SPI_tuptable->tupdesc, 1, &isnull));
-
-		mtr_page_more(page, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
-	}
-	return n;
+	return (uint64) out.n;
 }
 
 /* GET /db/tables */
@@ -198,8 +213,7 @@ mtr_tables_list(MtrRequest *req, MtrResponse *res)
 
 	mtr_page_read(req, BY_NAME, &page);
 	SPI_connect();
-	fetch_page(req, &page);
-	n = put_page(&res->body, &page);
+	n = put_page(req, &res->body, &page);
 	SPI_finish();
 
 	res->status = 200;
@@ -219,7 +233,7 @@ mtr_tables_get(MtrRequest *req, MtrResponse *res)
 	mtr_exec(&get_stmt, args, NULL, MTR_SNAP_READ, 0);
 	if (SPI_processed == 0)
 		mtr_raise_no_table();
-	put_table(&res->body, 0);
+	put_first(&res->body);
 	SPI_finish();
 	res->status = 200;
 }
@@ -321,7 +335,7 @@ mtr_tables_create(MtrRequest *req, MtrResponse *res)
 		mtr_raise(MTR_ERR_CONFLICT, "table_exists",
 				  "A table of this name exists already.");
 	if (representation)
-		put_table(&res->body, 0);
+		put_first(&res->body);
 	SPI_finish();
 
 	res->status = 201;
