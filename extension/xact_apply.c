@@ -124,8 +124,6 @@ undo_usage(const MtrRecord *r, MtrTenant *t)
 	c->priced -= r->amount;
 	if (r->kind == MTR_RECORD_DURABLE_USAGE)
 		c->queued -= r->amount;
-	else
-		t->unflushed_uc -= worth;
 	return worth;
 }
 
