@@ -18,6 +18,7 @@
 #include "utils/builtins.h"
 
 #include "answer.h"
+#include "core/json.h"
 #include "core/uri.h"
 #include "core/uuid7.h"
 #include "handle.h"
@@ -126,15 +127,25 @@ mtr_raise_no_table(void)
 	mtr_raise(MTR_ERR_NOT_FOUND, NULL, "There is no such table.");
 }
 
+#define BEFORE_NAME "{\"name\":"
+#define AFTER_NAME ",\"kind\":\"document\",\"created_at\":\""
+#define AFTER_TIME "\",\"columns\":[]}"
+
 /* a table as clients see it */
 static void
 put_table(StringInfo body, const text *name, TimestampTz created_at)
 {
-	mtr_put(body, "{\"name\":");
-	mtr_put_string(body, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
-	mtr_put(body, ",\"kind\":\"document\",\"created_at\":");
-	mtr_put_time(body, created_at);
-	mtr_put(body, ",\"columns\":[]}");
+	size_t len = VARSIZE_ANY_EXHDR(name);
+	char  *p;
+
+	enlargeStringInfo(body, (int) mtr_json_escape_max(len) + MTR_TIME_CHARS +
+								sizeof(BEFORE_NAME AFTER_NAME AFTER_TIME));
+	p = mtr_word(body->data + body->len, BEFORE_NAME);
+	p += mtr_json_escape(VARDATA_ANY(name), len, p);
+	p = mtr_word(p, AFTER_NAME);
+	p = mtr_format_time(p, created_at);
+	p = mtr_word(p, AFTER_TIME);
+	body->len = (int) (p - body->data);
 }
 
 /* the one that a statement has given, as (name, created_at) */
