@@ -173,7 +173,7 @@ undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
 			pin->back -= r->amount;
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount > 0 && MTR_IS_LOOSE(r->which))
+			if (r->amount != 0 && MTR_IS_LOOSE(r->which))
 				mtr_loose_back(t, pin, now, r->which, r->amount);
 			else if (r->amount > 0)
 				mtr_purse_back(&t->purse, now, r->which, r->amount);
