@@ -70,6 +70,16 @@ SCENARIOS = {
     "list-metering": Scenario(
         "GET db/tables, {size} rows, metering", ["mortar:off", "mortar:buffered"],
         [Ratio("mortar:buffered", "mortar:off", "server_cpu_us", most=1.03, aim=1.01)]),
+    "durability": Scenario(
+        "GET db/tables, {size} rows, metering that a crash loses, or not",
+        ["mortar:off", "mortar:buffered", "mortar:group", "mortar:sync",
+         "seed-go-noop", "seed-go", "seed-go-sync"],
+        [Ratio("mortar:off", "seed-go-noop", "req_per_s"),
+         Ratio("mortar:buffered", "seed-go", "req_per_s"),
+         Ratio("mortar:sync", "seed-go-sync", "req_per_s"),
+         Ratio("mortar:group", "seed-go-sync", "req_per_s"),
+         Ratio("mortar:sync", "mortar:off", "server_cpu_us"),
+         Ratio("mortar:group", "mortar:off", "server_cpu_us")]),
     "list-metering-seed": Scenario(
         "GET db/tables, {size} rows, the seed's metering",
         ["seed-go-noop", "seed-go", "seed-go-sync"],

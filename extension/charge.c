@@ -16,6 +16,7 @@
 
 #include "core/price.h"
 #include "slot_load.h"
+#include "sync.h"
 #include "xact.h"
 
 /* how often one looks whether usage has been flushed meanwhile */
@@ -27,6 +28,7 @@ typedef struct Bill
 	int64    cost[MTR_METERS];
 	int64    total;
 	MtrParts parts;
+	bool     durable; /* no crash takes it: it has no bound (sync.h) */
 } Bill;
 
 typedef enum Charged
@@ -84,8 +86,8 @@ is_alone_locked(const MtrTenant *t, const MtrPinned *pin)
 	for (int i = 0; i < MTR_COUNTERS; i++)
 	{
 		const MtrCounter *c = &t->counter[i];
-		int64             qty = c->priced - pin->charged[i] - c->flushed;
-		int64             cost;
+		int64 qty = c->priced - c->queued - pin->charged[i] - c->flushed;
+		int64 cost;
 
 		if (c->num_uc > 0 && qty > 0 &&
 			(!mtr_price_step(c->flushed, qty, c->num_uc, c->per_units, &cost) ||
@@ -107,14 +109,18 @@ is_beyond_bound(const MtrTenant *t, const MtrPinned *pin, int64 total)
 /* the mutex is held; it is paid for */
 static void
 count_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
-			 int64 total)
+			 const Bill *b)
 {
-	t->unflushed_uc += total;
+	if (!b->durable)
+		t->unflushed_uc += b->total;
 	for (int i = 0; i < n; i++)
 	{
 		refs[i].usage->taken += qty[i];
-		if (refs[i].counter >= 0)
-			t->counter[refs[i].counter].priced += qty[i];
+		if (refs[i].counter < 0)
+			continue;
+		t->counter[refs[i].counter].priced += qty[i];
+		if (b->durable)
+			t->counter[refs[i].counter].queued += qty[i];
 	}
 }
 
@@ -133,7 +139,7 @@ try_charge(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 	SpinLockAcquire(&t->mutex);
 	if (!price_locked(t, refs, qty, n, b->cost, &b->total))
 		result = CHARGED_OUT_OF_RANGE;
-	else if (is_beyond_bound(t, pin, b->total))
+	else if (!b->durable && is_beyond_bound(t, pin, b->total))
 		result = mtr_is_short_locked(t, pin, now, b->total, s) ? CHARGED_SHORT
 															   : CHARGED_LATER;
 	else
@@ -141,7 +147,7 @@ try_charge(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 		if (b->total > 0)
 			taken = mtr_take_locked(t, pin, now, b->total, &b->parts, s);
 		if (taken == MTR_TAKEN)
-			count_locked(t, refs, qty, n, b->total);
+			count_locked(t, refs, qty, n, b);
 		result = taken == MTR_TAKEN         ? CHARGED
 				 : taken == MTR_TAKEN_SHORT ? CHARGED_SHORT
 											: CHARGED_AGAIN;
@@ -200,9 +206,10 @@ charge_in_bound(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 }
 
 bool
-mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
+mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
+				 MtrDurability durability, MtrShortfall *s)
 {
-	Bill    b;
+	Bill    b = {.durable = durability != MTR_DURABLE_BUFFERED};
 	Charged result;
 
 	Assert(n > 0 && n <= MTR_METERS);
@@ -225,7 +232,10 @@ mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s)
 		return false;
 	for (int i = 0; i < n; i++)
 		if (qty[i] > 0)
-			mtr_xact_usage(&refs[i], qty[i]);
-	mtr_note_parts(refs[0].tenant, &b.parts, true);
+			mtr_xact_usage(&refs[i], qty[i], b.durable);
+	mtr_note_parts(refs[0].tenant, &b.parts,
+				   b.durable ? MTR_FOR_DURABLE : MTR_FOR_USAGE);
+	if (b.durable)
+		mtr_sync_write(refs, qty, b.cost, n, &b.parts, durability);
 	return true;
 }

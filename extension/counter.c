@@ -6,7 +6,8 @@
  * each route may have its own, and every change begins a new one.  So counters
  * are a cache.  One that no transaction holds and whose quantity is flushed has
  * nothing that the tables do not have; when it makes room for another one and
- * its price is needed again, it starts from the sum of the price's marks.
+ * its price is needed again, it starts from the sum of the price's marks and of what
+ * waits in mortar.usage_sync (sync.h).
  *
  * Why that sum is right: while a counter is not in memory nobody can add to its
  * price, and all there was is committed (a flush moves flushed after its
@@ -32,8 +33,11 @@
 StaticAssertDecl(MTR_COUNTERS < 31, "a bit per counter, and MTR_CLAIMED_USAGE");
 
 static MtrStmt stmt_quantity = {
-	.sql = "SELECT coalesce(pg_catalog.sum(upto_qty), 0)::pg_catalog.int8 "
-		   "FROM mortar.usage_marks WHERE tenant_id = $1 AND price_id = $2",
+	.sql = "SELECT coalesce((SELECT pg_catalog.sum(upto_qty)"
+		   "    FROM mortar.usage_marks"
+		   "    WHERE tenant_id = $1 AND price_id = $2), 0)::pg_catalog.int8,"
+		   "  coalesce((SELECT pg_catalog.sum(qty) FROM mortar.usage_sync"
+		   "    WHERE tenant_id = $1 AND price_id = $2), 0)::pg_catalog.int8",
 	.role = MTR_ROLE_OWNER,
 	.by_index = true,
 	.nargs = 2,
@@ -44,7 +48,8 @@ typedef struct Quantity
 {
 	const char      *tenant;
 	const pg_uuid_t *price_id;
-	int64            quantity; /* that tables have of the price */
+	int64            flushed; /* what tables have of the price */
+	int64            queued;
 } Quantity;
 
 /* for mtr_untimed: a tenant may have many keys, and so many marks */
@@ -59,7 +64,8 @@ read_quantity(void *arg)
 	args[0] = CStringGetTextDatum(q->tenant);
 	args[1] = UUIDPGetDatum(q->price_id);
 	mtr_exec(&stmt_quantity, args, NULL, MTR_SNAP_OTHERS, 1);
-	q->quantity = DatumGetInt64(mtr_first(1, &isnull));
+	q->flushed = DatumGetInt64(mtr_first(1, &isnull));
+	q->queued = DatumGetInt64(mtr_first(2, &isnull));
 	SPI_finish();
 }
 
@@ -119,7 +125,7 @@ spare_locked(MtrTenant *t)
 		int         at = t->counter_hand;
 		MtrCounter *c = &t->counter[at];
 
-		if (c->refs == 0 && c->priced == c->flushed && !c->used)
+		if (c->refs == 0 && c->priced - c->queued == c->flushed && !c->used)
 			return at;
 		c->used = false;
 		t->counter_hand = (int16) ((at + 1) % MTR_COUNTERS);
@@ -129,7 +135,7 @@ spare_locked(MtrTenant *t)
 
 static void
 place_locked(MtrTenant *t, int at, MtrMeter meter, const MtrPrice *price,
-			 int64 quantity)
+			 const Quantity *q)
 {
 	MtrCounter *c = &t->counter[at];
 
@@ -140,7 +146,9 @@ place_locked(MtrTenant *t, int at, MtrMeter meter, const MtrPrice *price,
 	c->meter = (int16) meter;
 	c->num_uc = price->num_uc;
 	c->per_units = price->per_units;
-	c->priced = c->done = c->flushed = quantity;
+	c->done = c->flushed = q->flushed;
+	c->queued = q->queued;
+	c->priced = q->flushed + q->queued;
 }
 
 bool
@@ -150,17 +158,23 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 
 	for (;;)
 	{
-		MtrPinned *pin;
+		MtrPinned *pin = mtr_xact_pinned(t);
 		uint32     before;
 		bool       again;
+		bool       found;
 		int        at;
 
 		SpinLockAcquire(&t->mutex);
 		before = t->recycled;
-		at = spare_locked(t);
+		at = find_locked(t, &price->price_id);
+		found = at >= 0;
+		if (found)
+			hold_locked(pin, at);
+		else
+			at = spare_locked(t);
 		SpinLockRelease(&t->mutex);
-		if (at < 0)
-			return false;
+		if (found || at < 0)
+			return found;
 
 		mtr_untimed(read_quantity, &q);
 		pin = mtr_xact_pinned(t);
@@ -171,7 +185,7 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 		{
 			at = spare_locked(t);
 			if (at >= 0)
-				place_locked(t, at, meter, price, q.quantity);
+				place_locked(t, at, meter, price, &q);
 		}
 		if (at >= 0)
 			hold_locked(pin, at);

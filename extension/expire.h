@@ -32,8 +32,7 @@ extern void mtr_expired_stored(const char *tenant, MtrExpired *e);
  * takes lest that make debt, but none that expires after until.	SPI need not be
  * connected.
  */
-extern void
-mtr_release_for(MtrTenant *t, int64 amount_uc, TimestampTz until);
+extern void mtr_release_for(MtrTenant *t, int64 amount_uc, TimestampTz until);
 
 static inline void
 mtr_release_before(MtrTenant *t, int64 amount_uc)

@@ -97,6 +97,7 @@ mtr_batch_begin(MtrFlushBatch *b)
 	b->nslots = 0;
 	b->nrows = 0;
 	b->journal.nrows = b->journal.nburns = 0;
+	b->drain = NULL;
 	b->started = GetCurrentTimestamp();
 }
 
@@ -234,7 +235,6 @@ add_slots(MtrFlushBatch *b, MtrTenant *t, const pg_uuid_t *movement_id,
 		s->from = c.from;
 		s->upto = c.upto;
 		s->counter = c.counter;
-		s->cost_uc = cost;
 	}
 	return true;
 }
@@ -328,6 +328,8 @@ mtr_batch_add(MtrFlushBatch *b, int32 tenant)
 		t->generation >= pg_atomic_read_u64(&b->db->purged))
 		all = add_tenant(b, t, f);
 	LWLockRelease(MtrShared->lock);
+	if (all)
+		all = mtr_drain_add(b, tenant);
 	if (!all)
 		set_dirty(tenant);
 	return all;
@@ -367,7 +369,7 @@ note_flushed(void *arg)
 			s->tenant->unflushed--;
 		if (s->counter >= 0)
 			s->tenant->counter[s->counter].flushed += s->upto - s->from;
-		s->tenant->unflushed_uc -= s->cost_uc;
+		mtr_unflushed_settle(s->tenant);
 		SpinLockRelease(&s->tenant->mutex);
 	}
 	SpinLockAcquire(&db->mutex);
@@ -380,10 +382,11 @@ note_flushed(void *arg)
 void
 mtr_batch_write(MtrFlushBatch *b)
 {
-	if (b->nslots == 0 && b->journal.nburns == 0)
+	if (b->nslots == 0 && b->journal.nburns == 0 && b->drain == NULL)
 		return;
 	b->nrows = b->journal.nrows;
 	mtr_journal_write(&b->journal, &MtrShared->epoch_id);
+	b->nrows += mtr_drain_write(b);
 	mtr_flush_epoch(true);
 	mtr_xact_on_commit(note_flushed, b);
 }

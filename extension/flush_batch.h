@@ -7,6 +7,7 @@
  *		flush_batch.c	what is copied out of memory, and what is noted after
  *		flush_xact.c	one transaction, with its time limits
  *		flush_journal.c rows on their way into the journal
+ *		flush_sync.c	rows of mortar.usage_sync on their way there
  */
 #ifndef MORTAR_FLUSH_BATCH_H
 #define MORTAR_FLUSH_BATCH_H
@@ -115,7 +116,6 @@ typedef struct MtrFlushSlot
 	int64      from;
 	int64      upto;
 	int        counter; /* index into tenant->counter, -1: unpriced */
-	int64      cost_uc; /* of that stretch */
 } MtrFlushSlot;
 
 /* a tenant of the batch, and who has paid for its usage */
@@ -137,8 +137,9 @@ typedef struct MtrFlushBatch
 	int             nslots;
 	MtrFlushSlot *slot; /* [MTR_FLUSH_ROWS]; those of a tenant stand together */
 	MtrJournal    journal;
-	int           nrows; /* that mtr_batch_write has written */
-	TimestampTz   started;
+	struct MtrDrain *drain; /* flush_sync.c; NULL: nothing */
+	int              nrows; /* that mtr_batch_write has written */
+	TimestampTz      started;
 } MtrFlushBatch;
 
 /*
@@ -193,6 +194,23 @@ extern void mtr_flush_epoch(bool flushed);
  * numbers in memory up.  Needs SPI.
  */
 extern void mtr_batch_rebase(MtrFlushBatch *b);
+
+/* ---- flush_sync.c; within a flush transaction, needs SPI ---- */
+
+/*
+ * Takes a tenant's rows out of mortar.usage_sync and adds them to the batch, as many as
+ * fit.	 False: there may be more.  No lock is held.
+ */
+extern bool mtr_drain_add(MtrFlushBatch *b, int32 tenant);
+
+/* writes what was added to the journal; returns how many rows that were */
+extern int mtr_drain_write(MtrFlushBatch *b);
+
+/*
+ * Loads the tenants that have rows in mortar.usage_sync and are not in memory, so that
+ * these are moved.  False: some could not be loaded now.
+ */
+extern bool mtr_drain_find(void);
 
 /* ---- flush_pass.c ---- */
 

@@ -77,7 +77,8 @@ static MtrStmt stmt_write = {
 		"SELECT tenant_id, meter, key_id, route, price_id,"
 		"  pg_catalog.max(upto_qty), pg_catalog.sum(cost_uc)::pg_catalog.int8 "
 		"FROM segment GROUP BY tenant_id, meter, key_id, route, price_id "
-		"ON CONFLICT (tenant_id, meter, key_id, route, price_id) DO UPDATE "
+		"ON CONFLICT (tenant_id, meter, key_id, route, price_id, durable) "
+		"DO UPDATE "
 		"SET upto_qty = EXCLUDED.upto_qty,"
 		"  cost_uc = m.cost_uc + EXCLUDED.cost_uc",
 	.role = MTR_ROLE_OWNER,
@@ -90,7 +91,8 @@ static MtrStmt stmt_write = {
 
 static MtrStmt stmt_mark = {
 	.sql = "SELECT upto_qty FROM mortar.usage_marks WHERE tenant_id = $1 "
-		   "AND meter = $2 AND key_id = $3 AND route = $4 AND price_id = $5",
+		   "AND meter = $2 AND key_id = $3 AND route = $4 AND price_id = $5 "
+		   "AND NOT durable",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 5,
 	.argtypes = {TEXTOID, TEXTOID, UUIDOID, TEXTOID, UUIDOID},

@@ -54,10 +54,13 @@ typedef struct Flusher
 {
 	MtrDb *db;
 	bool   entered; /* stop files and the epoch are in the tables */
+	uint64
+		found; /* the database's generation when all that was queued was found */
 
 	/* all of mtr_now_ms */
 	int64 started;
 	int64 enter_again; /* not before */
+	int64 find_again;  /* not before */
 	int64 stop_by;     /* 0: no SIGTERM yet */
 	int64 last_busy;   /* 0: never */
 } Flusher;
@@ -208,6 +211,38 @@ enter_epoch(Flusher *f)
 	return result;
 }
 
+/* ---- rows of mortar.usage_sync that memory does not know of ---- */
+
+static void
+find_step(void *arg)
+{
+	*(bool *) arg = mtr_drain_find();
+}
+
+/*
+ * A crash, a stop or a restored dump has left them: looked for once, and again when
+ * tables were written to by others.
+ */
+static void
+find_queued(Flusher *f)
+{
+	uint64     generation = pg_atomic_read_u64(&f->db->generation);
+	ErrorData *error = NULL;
+	bool       all = false;
+
+	if (f->found == generation || f->find_again > mtr_now_ms())
+		return;
+	if (mtr_flush_transaction(find_step, &all, MTR_FLUSH_TIMEOUT_MS, &error) ==
+			MTR_FLUSH_OK &&
+		all)
+		f->found = generation;
+	f->find_again = mtr_now_ms() + ENTER_AGAIN_MS;
+	if (error == NULL)
+		return;
+	mtr_flush_note_error(f->db, "mortar.usage_sync could not be read", error);
+	FreeErrorData(error);
+}
+
 /* ---- the loop ---- */
 
 /* nobody is left who could commit usage, and all of it is in the tables */
@@ -275,6 +310,8 @@ work(Flusher *f, bool force)
 
 	if (result == MTR_FLUSH_OK && !f->entered)
 		result = enter_epoch(f);
+	if (result == MTR_FLUSH_OK)
+		find_queued(f);
 	if (result == MTR_FLUSH_OK &&
 		(pg_atomic_read_u32(&f->db->dirty) != 0 || force))
 	{

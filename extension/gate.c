@@ -422,8 +422,8 @@ mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part)
 	else
 	{
 		SpinLockAcquire(&t->mutex);
-		part->amount = mtr_purse_take_cell(
-			&t->purse, Max(now, t->last_posted), cell, most);
+		part->amount = mtr_purse_take_cell(&t->purse, Max(now, t->last_posted),
+										   cell, most);
 		SpinLockRelease(&t->mutex);
 	}
 	if (part->amount > 0)

@@ -79,14 +79,18 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 /*
  * Prices and takes n quantities of one tenant in one step.  All or nothing:
  * false (with *s) when credits do not suffice.	 Quantities become usage when
- * the transaction commits.  When the cost of what is unflushed, calls in flight
- * included, would pass the tenant's max_unflushed_uc, it wakes the flusher and
- * waits for a second at most, cancellably, before it takes anything.  Raises 53400
- * after that, and 22003 beyond MTR_MAX_QUANTITY, or when all that the price ever
- * charged the tenant would pass int64.
+ * the transaction commits.
+ *
+ * Buffered: when the cost of what is unflushed, calls in flight included, would pass the
+ * tenant's max_unflushed_uc, it wakes the flusher and waits for a second at most,
+ * cancellably, before it takes anything.  Raises 53400 after that.	Otherwise writes a
+ * row for each quantity, see sync.h.
+ *
+ * Raises 22003 beyond MTR_MAX_QUANTITY, or when all that the price ever charged the
+ * tenant would pass int64.
  */
-extern bool
-mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n, MtrShortfall *s);
+extern bool mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
+							 MtrDurability durability, MtrShortfall *s);
 
 /* ---- what rows of the ledger book ---- */
 
@@ -179,11 +183,20 @@ extern int64 mtr_own_refunds(const MtrTenant *t, const MtrPinned *pin);
 extern int64 mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin,
 								  int64 amount, MtrParts *parts);
 
+/* what was taken pays for */
+typedef enum MtrPurpose
+{
+	MTR_FOR_ENTRIES, /* entries that this transaction posts */
+	MTR_FOR_USAGE,   /* buffered usage, which the flusher books */
+	MTR_FOR_DURABLE  /* usage with a row of its own, see sync.h */
+} MtrPurpose;
+
 /*
- * Notes what was taken, for rows of this transaction or for usage.	 The caller has
- * reserved records: two for each part, for usage three.
+ * Notes what was taken.  The caller has reserved records: two for each part, for usage
+ * three.
  */
-extern void mtr_note_parts(MtrTenant *t, const MtrParts *parts, bool is_usage);
+extern void
+mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPurpose what);
 
 /* the cell keeps its grant to the end of the transaction; the mutex is held */
 extern void mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell);
@@ -249,9 +262,6 @@ extern void mtr_gate_done(MtrAgain *again);
 
 /* the same when something has to be waited for */
 extern void mtr_gate_wait(MtrTenant *t, MtrAgain *again);
-
-/* the mutex is held: the cell keeps its grant to the end of the transaction */
-extern void mtr_ref_cell(MtrTenant *t, MtrPinned *pin, int cell);
 
 /* raises MT402 with required_uc and available_uc in its detail */
 extern void mtr_raise_short(const MtrShortfall *s) pg_attribute_noreturn();

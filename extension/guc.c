@@ -30,6 +30,8 @@ static char *tenant_id_unused = NULL;
 static const struct config_enum_entry egress_modes[] = {
 	{"off", MTR_EGRESS_OFF, false},
 	{"buffered", MTR_EGRESS_BUFFERED, false},
+	{"group", MTR_EGRESS_GROUP, false},
+	{"sync", MTR_EGRESS_SYNC, false},
 	{NULL, 0, false}};
 
 /*
@@ -95,7 +97,9 @@ mtr_guc_init(bool preloading)
 	DefineCustomEnumVariable("mortar.egress_mode",
 							 "Whether HTTP calls are metered.",
 							 "off: calls move no meter and cost nothing; every "
-							 "other step runs.",
+							 "other step runs.  group, sync: usage of calls "
+							 "is on disk at commit, also of tenants whose "
+							 "durability is weaker.",
 							 &mtr_egress_mode, MTR_EGRESS_BUFFERED,
 							 egress_modes, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(

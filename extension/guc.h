@@ -8,7 +8,9 @@
 typedef enum MtrEgressMode
 {
 	MTR_EGRESS_OFF,
-	MTR_EGRESS_BUFFERED
+	MTR_EGRESS_BUFFERED,
+	MTR_EGRESS_GROUP,
+	MTR_EGRESS_SYNC
 } MtrEgressMode;
 
 extern int   mtr_flush_interval_ms; /* mortar.flush_interval */

@@ -66,11 +66,11 @@ static MtrStmt stmt_find = {
 /* a call that resolves a hold */
 typedef struct Resolve
 {
-	char       tenant[MTR_TENANT_LEN];
-	pg_uuid_t  hold_id;
-	int64      amount; /* to capture */
-	MtrIdem    idem;
-	MtrTenant *t;
+	char        tenant[MTR_TENANT_LEN];
+	pg_uuid_t   hold_id;
+	int64       amount; /* to capture */
+	MtrIdem     idem;
+	MtrTenant  *t;
 	TimestampTz now; /* the instant at which it was open */
 } Resolve;
 

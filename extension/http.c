@@ -40,6 +40,7 @@
 #include "problem.h"
 #include "request.h"
 #include "slot.h"
+#include "sync.h"
 #include "tenant.h"
 #include "write.h"
 
@@ -337,6 +338,19 @@ handle(Call *call)
 	mtr_unbecome(&save);
 }
 
+/* the stronger of the tenant's and the server's */
+static MtrDurability
+durability_of(const Call *call)
+{
+	MtrDurability own = mtr_durability(call->req.slot);
+	MtrDurability all = mtr_egress_mode == MTR_EGRESS_SYNC ? MTR_DURABLE_SYNC
+						: mtr_egress_mode == MTR_EGRESS_GROUP
+							? MTR_DURABLE_GROUP
+							: MTR_DURABLE_BUFFERED;
+
+	return Max(own, all);
+}
+
 /* step 7; meters in the order of claim_usage */
 static void
 charge_usage(Call *call)
@@ -349,7 +363,8 @@ charge_usage(Call *call)
 	quantity[0] = 1;
 	quantity[1] = call->req.head ? 0 : mtr_body_len(&call->res);
 	mtr_release_before(call->req.slot, 1);
-	while (!mtr_usage_charge(call->usage, quantity, call->nusage, &s))
+	while (!mtr_usage_charge(call->usage, quantity, call->nusage,
+							 durability_of(call), &s))
 		if (!mtr_release_expired(call->req.slot, &s))
 			mtr_raise_short(&s);
 }

@@ -3,8 +3,8 @@
  *		What a tenant may do, as an admin sets it (SQL).
  *
  * How far it may spend (mode, overdraft_uc; the purse, core/purse.h, decides by
- * them), and how much a crash may lose of its buffered usage (max_unflushed_uc;
- * charge.c compares with it at every charge).
+ * them), how its usage is kept (durability; sync.h), and how much a crash may lose of
+ * it when it is buffered (max_unflushed_uc; charge.c compares with it at every charge).
  *
  * How a change holds for every backend at the instant of commit: as in life.c, the
  * changing transaction pins the tenant's slot, and its COMMIT callback changes it
@@ -21,6 +21,7 @@
 #include "locks.h"
 #include "slot.h"
 #include "spi.h"
+#include "sync.h"
 #include "xact.h"
 
 PG_FUNCTION_INFO_V1(mtr_set_limit);
@@ -36,14 +37,15 @@ enum
 
 static MtrStmt stmt_limit = {
 	.sql = "INSERT INTO mortar.limits AS l (tenant_id, mode, overdraft_uc, "
-		   "max_unflushed_uc) VALUES ($1, $2, $3, $4) "
+		   "max_unflushed_uc, durability) VALUES ($1, $2, $3, $4, $5) "
 		   "ON CONFLICT (tenant_id) DO UPDATE SET mode = EXCLUDED.mode, "
 		   "overdraft_uc = EXCLUDED.overdraft_uc, "
 		   "max_unflushed_uc = EXCLUDED.max_unflushed_uc, "
+		   "durability = EXCLUDED.durability, "
 		   "changed_at = clock_timestamp()",
 	.role = MTR_ROLE_OWNER,
-	.nargs = 4,
-	.argtypes = {TEXTOID, TEXTOID, INT8OID, INT8OID},
+	.nargs = 5,
+	.argtypes = {TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID},
 };
 
 static const char *const modes[] = {
@@ -89,13 +91,18 @@ overdraft_arg(FunctionCallInfo fcinfo, enum mtr_purse_mode mode)
 	return overdraft;
 }
 
-static void
-refuse_other_limits(FunctionCallInfo fcinfo)
+static MtrDurability
+durability_arg(FunctionCallInfo fcinfo)
 {
+	MtrDurability durability;
+
 	if (PG_ARGISNULL(ARG_DURABILITY) ||
-		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(ARG_DURABILITY)),
-			   "buffered") != 0)
-		MTR_NOT_YET("durability other than 'buffered'");
+		!mtr_durability_named(
+			text_to_cstring(PG_GETARG_TEXT_PP(ARG_DURABILITY)), &durability))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("durability must be 'buffered', 'group' or 'sync'")));
+	return durability;
 }
 
 static int64
@@ -126,8 +133,8 @@ max_unflushed_arg(FunctionCallInfo fcinfo)
  * micro-credits; max_unflushed_uc null: the default of 1 credit.  For all from the
  * instant of commit on, for the transaction itself at once.  What is unflushed already
  * stays so until it is flushed; who is below the new limit is refused until
- * credits come.  Raises 22003, 22004, 22023, MT404; 0A000 for a durability that
- * comes later.
+ * credits come.  durability: of usage of calls that do not ask for another; buffered,
+ * group or sync.  Raises 22003, 22004, 22023, MT404.
  */
 Datum
 mtr_set_limit(PG_FUNCTION_ARGS)
@@ -136,17 +143,17 @@ mtr_set_limit(PG_FUNCTION_ARGS)
 	enum mtr_purse_mode mode;
 	int64               overdraft;
 	int64               max;
+	MtrDurability       durability;
 	MtrTenant          *t;
-	Datum               args[4];
-	char                nulls[4] = {' ', ' ', ' ',
-                     PG_ARGISNULL(ARG_MAX_UNFLUSHED) ? 'n' : ' '};
+	Datum               args[5];
+	char                nulls[5] = {' ', ' ', ' ', ' ', ' '};
 
 	mtr_require_preload();
 	mtr_check_admin("set_limit");
 	mtr_tenant_arg(fcinfo, ARG_TENANT, tenant);
 	mode = mode_arg(fcinfo);
 	overdraft = overdraft_arg(fcinfo, mode);
-	refuse_other_limits(fcinfo);
+	durability = durability_arg(fcinfo);
 	max = max_unflushed_arg(fcinfo);
 
 	t = mtr_tenant_pin(tenant);
@@ -155,10 +162,12 @@ mtr_set_limit(PG_FUNCTION_ARGS)
 	args[1] = CStringGetTextDatum(modes[mode]);
 	args[2] = Int64GetDatum(overdraft);
 	args[3] = Int64GetDatum(max);
+	nulls[3] = PG_ARGISNULL(ARG_MAX_UNFLUSHED) ? 'n' : ' ';
+	args[4] = CStringGetTextDatum(mtr_durability_name(durability));
 	SPI_connect();
 	mtr_exec(&stmt_limit, args, nulls, MTR_SNAP_LATEST, 0);
 	SPI_finish();
-	mtr_xact_reserve(3);
-	mtr_xact_limit(t, mode, overdraft, max);
+	mtr_xact_reserve(4);
+	mtr_xact_limit(t, mode, overdraft, max, durability);
 	PG_RETURN_VOID();
 }

@@ -32,8 +32,15 @@
 
 static MtrUsage *remembered[REMEMBERED];
 
+/* of buffered usage, and of that which is kept otherwise (sync.h) */
 static MtrStmt stmt_mark = {
-	.sql = "SELECT upto_qty FROM mortar.usage_marks WHERE tenant_id = $1 "
+	.sql = "SELECT coalesce(sum(upto_qty) FILTER (WHERE NOT durable), 0)"
+		   "    ::pg_catalog.int8,"
+		   "  (coalesce(sum(upto_qty) FILTER (WHERE durable), 0) +"
+		   "    (SELECT coalesce(sum(qty), 0) FROM mortar.usage_sync "
+		   "    WHERE tenant_id = $1 AND meter = $2 AND key_id = $3"
+		   "      AND route = $4 AND price_id = $5))::pg_catalog.int8 "
+		   "FROM mortar.usage_marks WHERE tenant_id = $1 "
 		   "AND meter = $2 AND key_id = $3 AND route = $4 AND price_id = $5",
 	.role = MTR_ROLE_OWNER,
 	.by_index = true,
@@ -42,10 +49,10 @@ static MtrStmt stmt_mark = {
 };
 
 static int64
-read_mark(const char *tenant, const MtrUsageKey *key)
+read_mark(const char *tenant, const MtrUsageKey *key, int64 *durable)
 {
 	Datum args[5];
-	int64 mark = 0;
+	int64 mark;
 	bool  isnull;
 
 	SPI_connect();
@@ -55,8 +62,8 @@ read_mark(const char *tenant, const MtrUsageKey *key)
 	args[3] = CStringGetTextDatum(mtr_route_template(key->route));
 	args[4] = UUIDPGetDatum(&key->price_id);
 	mtr_exec(&stmt_mark, args, NULL, MTR_SNAP_OTHERS, 1);
-	if (SPI_processed == 1)
-		mark = DatumGetInt64(mtr_first(1, &isnull));
+	mark = DatumGetInt64(mtr_first(1, &isnull));
+	*durable = DatumGetInt64(mtr_first(2, &isnull));
 	SPI_finish();
 	return mark;
 }
@@ -64,7 +71,7 @@ read_mark(const char *tenant, const MtrUsageKey *key)
 /* MtrShared.lock is held exclusively; NULL: no room */
 static MtrUsage *
 insert_locked(MtrTenant *t, const MtrUsageKey *key, const MtrPrice *price,
-			  int64 mark)
+			  int64 mark, int64 durable)
 {
 	bool      found;
 	MtrUsage *u;
@@ -77,7 +84,8 @@ insert_locked(MtrTenant *t, const MtrUsageKey *key, const MtrPrice *price,
 
 	SpinLockAcquire(&t->mutex);
 	memset(&u->ring, 0, sizeof(u->ring));
-	u->taken = u->done = u->flushed = mark;
+	u->done = u->flushed = mark;
+	u->taken = mark + durable;
 	u->num_uc = price->num_uc;
 	u->per_units = price->per_units;
 	u->counter = 0;
@@ -102,13 +110,14 @@ find_or_make(MtrTenant *t, const MtrUsageKey *key, const MtrPrice *price)
 	while (u == NULL)
 	{
 		uint64 before = pg_atomic_read_u64(&MtrShared->evictions);
-		int64  mark = read_mark(t->tenant_id, key);
+		int64  durable;
+		int64  mark = read_mark(t->tenant_id, key, &durable);
 		bool   again;
 
 		LWLockAcquire(MtrShared->lock, LW_EXCLUSIVE);
 		again = pg_atomic_read_u64(&MtrShared->evictions) != before;
 		if (!again)
-			u = insert_locked(t, key, price, mark);
+			u = insert_locked(t, key, price, mark, durable);
 		LWLockRelease(MtrShared->lock);
 		if (!again)
 			break;

@@ -143,9 +143,4 @@ extern void mtr_refuse_recovery(void);
 /* raises 55000 with the remedy when the library was not preloaded */
 extern void mtr_require_preload(void);
 
-#define MTR_NOT_YET(what)                                                      \
-	ereport(ERROR,                                                             \
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),                           \
-			 errmsg("%s is not supported by this version of Mortar", what)))
-
 #endif /* MORTAR_H */

@@ -158,7 +158,7 @@ mtr_purse_load(struct mtr_purse *p, TimestampTz now, MtrQueue *q)
 	p->floor = -s->overdraft_uc;
 	mtr_purse_owe(p, s->debt);
 	place_queue(p, now, q);
-	mtr_purse_settle(p, now, 0);
+	mtr_purse_settle(p, now, -s->unpaid_uc);
 	return !mtr_purse_is_clean(p);
 }
 

@@ -64,7 +64,7 @@ mtr_take_own_refunds(const MtrTenant *t, const MtrPinned *pin, int64 amount,
 }
 
 void
-mtr_note_parts(MtrTenant *t, const MtrParts *parts, bool is_usage)
+mtr_note_parts(MtrTenant *t, const MtrParts *parts, MtrPurpose what)
 {
 	for (int i = 0; i < parts->n; i++)
 	{
@@ -76,13 +76,13 @@ mtr_note_parts(MtrTenant *t, const MtrParts *parts, bool is_usage)
 		if (own.amount != 0)
 		{
 			mtr_xact_refund(t, &less);
-			if (is_usage)
-				mtr_xact_burn_own(t, &own);
+			if (what != MTR_FOR_ENTRIES)
+				mtr_xact_burn_own(t, &own, what == MTR_FOR_DURABLE);
 		}
 		if (part.amount == 0)
 			continue;
-		if (is_usage)
-			mtr_xact_burn(t, &part);
+		if (what != MTR_FOR_ENTRIES)
+			mtr_xact_burn(t, &part, what == MTR_FOR_DURABLE);
 		else
 			mtr_xact_debit(t, &part);
 	}
@@ -121,7 +121,7 @@ void
 mtr_refund(MtrTenant *t, int cell, int64 amount)
 {
 	MtrPinned      *pin = mtr_xact_pinned(t);
-	struct mtr_part part = {.cell = (int16) cell, .amount = amount};
+	struct mtr_part part = {.cell = cell, .amount = amount};
 	bool            ok = true;
 
 	Assert(amount > 0 && amount <= MTR_MAX_AMOUNT_UC);

@@ -136,14 +136,26 @@ typedef enum MtrLife
 	MTR_LIFE_CLOSED
 } MtrLife;
 
+/* how safe usage is when its call has committed, weakest first; see sync.h */
+typedef enum MtrDurability
+{
+	MTR_DURABLE_BUFFERED,
+	MTR_DURABLE_GROUP,
+	MTR_DURABLE_SYNC
+} MtrDurability;
+
 /*
  * What one price above 0 has charged one tenant.  priced moves when a call is
  * charged, done when it commits, flushed when the flusher's transaction
  * commits: flushed <= done <= priced.	Cost so far is floor(priced * num /
  * per), so costs telescope and no rounding is ever lost or gained.
  *
- * A cache over mortar.usage_marks: one that nobody holds and that is flushed may
- * make room for another price, and comes back when it is needed (counter.c).
+ * queued is that part of priced which is usage of mortar.usage_sync, in flight or
+ * committed: done and flushed have it when the flusher has moved it to the journal.
+ *
+ * A cache over mortar.usage_marks and usage_sync: one that nobody holds, and whose
+ * quantity is flushed or queued, may make room for another price, and comes back
+ * when it is needed (counter.c).
  */
 typedef struct MtrCounter
 {
@@ -156,6 +168,7 @@ typedef struct MtrCounter
 	int64     priced;
 	int64     done;
 	int64     flushed;
+	int64     queued;
 } MtrCounter;
 
 struct MtrUsage;
@@ -175,8 +188,8 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	int32  index;      /* own place in MtrShared.tenant, constant */
 
 	/*
-	 * What a crash may take: the cost of what was priced and is not flushed, the
-	 * sum of f(priced) - f(flushed) over all counters; and the most it may be.
+	 * What a crash may take: the cost of what was priced and is neither flushed nor
+	 * queued (mtr_unflushed_settle); and the most it may be.
 	 */
 	int64 unflushed_uc;
 	int64 max_unflushed_uc;
@@ -191,17 +204,20 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	uint32      grants_version; /* moves whenever that happens */
 	TimestampTz refilled_at;    /* when they were read last */
 
+	uint8 durability; /* MtrDurability, of calls that do not ask for one */
+	int64 queued;     /* committed rows of mortar.usage_sync */
+
 	/*
 	 * Durable holds.  All that expire before next_hold_expiry are resolved; it may be
 	 * earlier than need be, and then is put right by who looks (expire.c), unless
 	 * holds have come since, which holds_version tells.
 	 */
-	int64            held;
-	int64 releasing_uc; /* of expired ones, by transactions in progress */
-	TimestampTz      next_hold_expiry;
-	uint32           holds_version;
-	TimestampTz      last_posted; /* of its entries: time never runs back */
-	int32            next_free;
+	int64       held;
+	int64       releasing_uc; /* of expired ones, by transactions in progress */
+	TimestampTz next_hold_expiry;
+	uint32      holds_version;
+	TimestampTz last_posted; /* of its entries: time never runs back */
+	int32       next_free;
 	struct MtrUsage *usage;     /* list through MtrUsage.next */
 	int32            nusage;    /* length of that list */
 	int32            unflushed; /* of these, how many have something to flush */
@@ -242,7 +258,7 @@ typedef struct MtrUsage
 	int16       counter; /* where the price's counter was last; only a hint */
 	struct MtrUsage *next;
 	int64            taken;   /* charged quantity, calls in flight included */
-	int64            done;    /* committed quantity, ever */
+	int64            done;    /* of these, committed and buffered, ever */
 	int64            flushed; /* of these, in mortar.usage_journal */
 	int64            num_uc;  /* of the price; 0: free, and has no counter */
 	int64            per_units;

@@ -216,13 +216,26 @@ mtr_unflushed_cost(const MtrTenant *t)
 	return total;
 }
 
+void
+mtr_unflushed_settle(MtrTenant *t)
+{
+	t->unflushed_uc = 0;
+	for (int i = 0; i < MTR_COUNTERS; i++)
+	{
+		const MtrCounter *c = &t->counter[i];
+
+		t->unflushed_uc += mtr_counter_cost(c, c->priced - c->queued);
+	}
+}
+
 bool
 mtr_tenant_is_clean(MtrTenant *t)
 {
 	bool clean;
 
 	SpinLockAcquire(&t->mutex);
-	clean = t->unflushed == 0 && mtr_purse_is_clean(&t->purse);
+	clean =
+		t->unflushed == 0 && t->queued == 0 && mtr_purse_is_clean(&t->purse);
 	SpinLockRelease(&t->mutex);
 	return clean;
 }
@@ -406,8 +419,9 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->life = MTR_LIFE_ACTIVE;
 	t->frozen = false;
 	mtr_purse_init(&t->purse);
-	t->held = t->unflushed_uc = t->releasing_uc = 0;
+	t->held = t->unflushed_uc = t->queued = t->releasing_uc = 0;
 	t->next_hold_expiry = DT_NOEND;
+	t->durability = MTR_DURABLE_BUFFERED;
 	t->giving = 0;
 	t->giving_uc = 0;
 	t->refilled_at = 0;

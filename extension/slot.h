@@ -54,7 +54,16 @@ extern int64 mtr_counter_cost(const MtrCounter *c, int64 upto);
  */
 extern int64 mtr_unflushed_cost(const MtrTenant *t);
 
-/* the tenant's usage, and who paid for it, is in tables; takes the mutex */
+/*
+ * Works MtrTenant.unflushed_uc out anew.  What a call of either durability has paid
+ * depends on those of the other, so that sums of such steps may drift by rounding.  The
+ * mutex is held.
+ */
+extern void mtr_unflushed_settle(MtrTenant *t);
+
+/*
+ * The tenant's usage, and who paid for it, is in the journal; takes the mutex.
+ */
 extern bool mtr_tenant_is_clean(MtrTenant *t);
 
 /*

@@ -32,6 +32,7 @@
 #include "refill.h"
 #include "slot_load.h"
 #include "spi.h"
+#include "sync.h"
 #include "untimed.h"
 #include "xact.h"
 
@@ -41,8 +42,9 @@
 
 typedef struct Loaded
 {
-	bool      exists;
-	MtrStored stored;
+	bool         exists;
+	MtrStored    stored;
+	MtrUndrained undrained;
 } Loaded;
 
 static void
@@ -50,6 +52,10 @@ read_tables(const char *tenant, Loaded *l)
 {
 	memset(l, 0, sizeof(*l));
 	l->exists = mtr_tenant_stored(tenant, &l->stored);
+	if (!l->exists)
+		return;
+	mtr_undrained_read(tenant, &l->undrained);
+	l->stored.unpaid_uc = l->undrained.unpaid_uc;
 }
 
 static void
@@ -60,8 +66,9 @@ fill(MtrTenant *t, const Loaded *l, MtrQueue *q, uint64 generation)
 
 	SpinLockAcquire(&t->mutex);
 	/* debt that a grant has repaid since: the flusher writes it */
-	if (mtr_purse_load(&t->purse, now, q))
+	if (mtr_purse_load(&t->purse, now, q) || l->undrained.rows > 0)
 		wake = mtr_tenant_mark_dirty(t);
+	t->queued = l->undrained.rows;
 	t->held = l->stored.held;
 	/* whoever needs to know looks for the first of them */
 	t->next_hold_expiry = t->held > 0 ? DT_NOBEGIN : DT_NOEND;
@@ -69,6 +76,7 @@ fill(MtrTenant *t, const Loaded *l, MtrQueue *q, uint64 generation)
 	t->life = l->stored.life;
 	t->frozen = l->stored.frozen;
 	t->max_unflushed_uc = l->stored.max_unflushed_uc;
+	t->durability = (uint8) l->stored.durability;
 	t->generation = generation;
 	t->state = MTR_TENANT_READY;
 	SpinLockRelease(&t->mutex);

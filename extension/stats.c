@@ -17,6 +17,7 @@
 #include "guc.h"
 #include "shmem.h"
 #include "slot.h"
+#include "sync.h"
 
 PG_FUNCTION_INFO_V1(mtr_slots);
 PG_FUNCTION_INFO_V1(mtr_cells);
@@ -42,8 +43,8 @@ put_slot(ReturnSetInfo *rsinfo, const MtrTenant *t)
 {
 	static const char *const modes[] = {"hard", "soft", "unlimited"};
 	const struct mtr_purse  *p = &t->purse;
-	Datum                    values[10];
-	bool                     nulls[10] = {false};
+	Datum                    values[12];
+	bool                     nulls[12] = {false};
 	int                      grants = p->more;
 
 	for (int i = 0; i < p->n; i++)
@@ -59,6 +60,9 @@ put_slot(ReturnSetInfo *rsinfo, const MtrTenant *t)
 	values[7] = Int64GetDatum(p->debt);
 	values[8] = CStringGetTextDatum(modes[p->mode]);
 	values[9] = Int32GetDatum(grants);
+	values[10] =
+		CStringGetTextDatum(mtr_durability_name((MtrDurability) t->durability));
+	values[11] = Int64GetDatum(t->queued);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -18,7 +18,8 @@
 
 /*
  * With the ledger's entries from "entries", all in one statement: entries and marks
- * are read at one point in time.
+ * are read at one point in time, and with them what usage has burned whose rows are
+ * not in the journal yet (sync.h).
  *
  * A source is a grant, or null: what no grant has paid.  Grants are told from sources
  * that are none by their amount.  A crash may leave one that has burned a little more
@@ -62,7 +63,15 @@
 	"      CASE from_account WHEN 'available' THEN -burned_uc ELSE 0 END,"     \
 	"      CASE from_account WHEN 'debt' THEN burned_uc ELSE 0 END, 0,"        \
 	"      NULL, 0, NULL, NULL, NULL, NULL, NULL"                              \
-	"    FROM mortar.burn_marks WHERE tenant_id = $1) AS movement"             \
+	"    FROM mortar.burn_marks WHERE tenant_id = $1"                          \
+	"    UNION ALL SELECT"                                                     \
+	"      CASE p.account WHEN 'available' THEN p.grant_id END,"               \
+	"      CASE p.account WHEN 'available' THEN -p.amount ELSE 0 END,"         \
+	"      CASE p.account WHEN 'debt' THEN p.amount ELSE 0 END, 0,"            \
+	"      NULL, 0, NULL, NULL, NULL, NULL, NULL"                              \
+	"    FROM mortar.usage_sync q, unnest(q.from_accounts,"                    \
+	"      q.grant_ids, q.amounts_uc) AS p (account, grant_id, amount)"        \
+	"    WHERE q.tenant_id = $1) AS movement"                                  \
 	"  GROUP BY grant_id) "                                                    \
 	"SELECT CASE t.state WHEN 'active' THEN 0 WHEN 'suspended' THEN 1"         \
 	"    ELSE 2 END,"                                                          \
@@ -70,7 +79,8 @@
 	"  coalesce(l.overdraft_uc, 0), l.max_unflushed_uc, a.last,"               \
 	"  coalesce(a.debt, 0), coalesce(a.held, 0), coalesce(a.n, 0),"            \
 	"  s.grant_id, s.amount, s.available, s.priority, s.category = 'promo',"   \
-	"  s.effective_at, s.expires_at, t.frozen "                                \
+	"  s.effective_at, s.expires_at, t.frozen,"                                \
+	"  CASE l.durability WHEN 'group' THEN 1 WHEN 'sync' THEN 2 ELSE 0 END "   \
 	"FROM mortar.tenants t"                                                    \
 	"  CROSS JOIN (SELECT sum(debt)::pg_catalog.int8 AS debt,"                 \
 	"      sum(held)::pg_catalog.int8 AS held, max(last) AS last,"             \
@@ -135,6 +145,7 @@ read_tenant(MtrStored *s)
 		isnull ? MTR_DEFAULT_MAX_UNFLUSHED_UC : DatumGetInt64(d);
 	d = value(0, 5, &isnull);
 	s->last_posted = isnull ? 0 : DatumGetTimestampTz(d);
+	s->durability = (MtrDurability) DatumGetInt32(value(0, 17, &isnull));
 	s->debt = DatumGetInt64(value(0, 6, &isnull));
 	s->held = DatumGetInt64(value(0, 7, &isnull));
 }

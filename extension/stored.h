@@ -15,9 +15,11 @@ typedef struct MtrStored
 	enum mtr_purse_mode mode;
 	int64               overdraft_uc;
 	int64               max_unflushed_uc;
+	MtrDurability       durability;
 	int64               debt; /* may be < 0 after a crash */
 	int64               held;
-	TimestampTz         now; /* what the grants were read for */
+	int64               unpaid_uc; /* by usage, for the loader to fill in */
+	TimestampTz         now;       /* what the grants were read for */
 
 	/*
 	 * Grants in the order in which a purse wants them: those that a crash has left

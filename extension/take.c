@@ -156,7 +156,7 @@ note(MtrTenant *t, const MtrParts *parts, MtrPaid *paid)
 		paid->part[paid->n++] = parts->part[i];
 		sum += parts->part[i].amount;
 	}
-	mtr_note_parts(t, parts, false);
+	mtr_note_parts(t, parts, MTR_FOR_ENTRIES);
 	return sum;
 }
 

@@ -11,6 +11,8 @@
  * the quantity before it.	Stretches are walked from the sum of the marks, so
  * that costs in tables and memory always add up to f(everything).  Each usage
  * slot knows its price; the tenant's counters may have gone by the time we look.
+ * Usage that is kept otherwise stands in tables alone, and its quantities come
+ * first (sync.h).
  */
 #include "mortar.h"
 
@@ -28,8 +30,10 @@
 #include "usage.h"
 
 static MtrStmt stmt_marks = {
-	.sql = "SELECT meter, key_id, route, price_id, upto_qty "
-		   "FROM mortar.usage_marks WHERE tenant_id = $1",
+	.sql = "SELECT meter, key_id, route, price_id, upto_qty, durable "
+		   "FROM mortar.usage_marks WHERE tenant_id = $1 "
+		   "UNION ALL SELECT meter, key_id, route, price_id, qty, true "
+		   "FROM mortar.usage_sync WHERE tenant_id = $1",
 	.role = MTR_ROLE_OWNER,
 	.nargs = 1,
 	.argtypes = {TEXTOID},
@@ -144,7 +148,10 @@ uuid_cell(uint64 row, int col)
 									   SPI_tuptable->tupdesc, col, &isnull));
 }
 
-/* one row of usage_marks: gives its slot the mark and its price the start */
+/*
+ * One row of usage_marks or usage_sync: gives its slot the mark, if it is of buffered
+ * usage, and its price the start.
+ */
 static void
 apply_mark(Memory *m, uint64 row)
 {
@@ -159,6 +166,9 @@ apply_mark(Memory *m, uint64 row)
 
 	if (w >= 0)
 		m->walk[w].x += mark;
+	if (DatumGetBool(SPI_getbinval(SPI_tuptable->vals[row],
+								   SPI_tuptable->tupdesc, 6, &isnull)))
+		return;
 	for (int i = 0; i < m->nslots; i++)
 	{
 		MtrUsageKey *k = &m->slot[i].key;

@@ -28,11 +28,37 @@
 #include "slot.h"
 #include "stored.h"
 #include "spi.h"
+#include "sync.h"
 #include "usage.h"
 #include "xact.h"
 
 PG_FUNCTION_INFO_V1(mtr_usage);
 PG_FUNCTION_INFO_V1(mtr_record_usage);
+
+/*
+ * What waits in usage_sync, at what it will cost in the journal if nothing comes in
+ * between: the walk of its price goes on from there (unflushed.c goes on from here).
+ */
+#define QUEUE_ROWS                                                             \
+	"WITH waiting AS ("                                                        \
+	"  SELECT meter, key_id, route, price_id, minute, sum(qty) AS qty"         \
+	"  FROM mortar.usage_sync WHERE tenant_id = $1"                            \
+	"  GROUP BY meter, key_id, route, price_id, minute), "                     \
+	"priced AS ("                                                              \
+	"  SELECT w.price_id, p.num_uc, p.per_units,"                              \
+	"    (SELECT coalesce(sum(upto_qty), 0) FROM mortar.usage_marks m"         \
+	"      WHERE m.tenant_id = $1 AND m.price_id = w.price_id) AS before"      \
+	"  FROM (SELECT DISTINCT price_id FROM waiting) w"                         \
+	"  JOIN mortar.prices p ON p.price_id = w.price_id), "                     \
+	"walked AS ("                                                              \
+	"  SELECT w.*, p.num_uc, p.per_units, p.before + sum(w.qty) OVER ("        \
+	"    PARTITION BY w.price_id ORDER BY w.minute, w.meter, w.route,"         \
+	"      w.key_id) AS upto"                                                  \
+	"  FROM waiting w LEFT JOIN priced p ON p.price_id = w.price_id) "         \
+	"SELECT meter, key_id, route, minute, qty::pg_catalog.int8,"               \
+	"  coalesce(div(upto * num_uc, per_units)"                                 \
+	"    - div((upto - qty) * num_uc, per_units), 0)::pg_catalog.int8 "        \
+	"FROM walked"
 
 /*
  * Memory's part comes in as arrays.  Dimensions that $4 does not name are
@@ -42,6 +68,8 @@ PG_FUNCTION_INFO_V1(mtr_record_usage);
 	"(SELECT meter, key_id, route, minute, upto_qty - from_qty AS qty, "       \
 	"   cost_uc FROM mortar.usage_journal "                                    \
 	"   WHERE tenant_id = $1 AND minute >= $2 AND minute < $3 "                \
+	" UNION ALL SELECT * FROM (" QUEUE_ROWS ") AS q "                          \
+	"   WHERE minute >= $2 AND minute < $3 "                                   \
 	" UNION ALL SELECT * FROM unnest($4, $5, $6, $7, $8, $9) "                 \
 	"   AS m (meter, key_id, route, minute, qty, cost_uc) "                    \
 	"   WHERE minute >= $2 AND minute < $3) AS u "
@@ -119,6 +147,8 @@ exec_usage(MtrStmt *stmt, const char *tenant, Datum *args, const char *nulls)
 		int           n;
 		bool          whole;
 
+		/* none of this transaction's own rows, like those that it has in memory */
+		snapshot->curcid = 0;
 		u = mtr_unflushed(tenant, snapshot, &n);
 		whole = pg_atomic_read_u64(&MtrShared->evictions) == before;
 		if (whole)
@@ -267,26 +297,42 @@ mtr_usage(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static MtrDurability
+durability_arg(FunctionCallInfo fcinfo, int argno)
+{
+	char         *name = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	MtrDurability durability;
+
+	if (!mtr_durability_named(name, &durability))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("there is no durability \"%s\"", name),
+			 errhint("It is buffered, group or sync; null: the tenant's.")));
+	return durability;
+}
+
 /*
  * mortar.record_usage(tenant text, meter text, quantity int8,
  *					   durability text) returns void
  *
  * Counts and charges usage that the product measured itself: 0 .. 2^61 - 1.
- * Becomes usage when the transaction commits.	Raises MT402 when credits do not
- * suffice, MT403 when the tenant is suspended or closed, MT423 when it is frozen
- * and the meter has a price, 22003 and 22023 for
- * values out of range, 53400 when memory is full, 0A000 for durability other than
- * 'buffered'.
+ * Becomes usage when the transaction commits.	durability null: the tenant's.  Raises
+ * MT402 when credits do not suffice, MT403 when the tenant is suspended or closed,
+ * MT423 when it is frozen and the meter has a price, 22003 and 22023 for values out of
+ * range, 25006 for other than buffered in a read-only transaction, 53400 when memory
+ * is full.
  */
 Datum
 mtr_record_usage(PG_FUNCTION_ARGS)
 {
-	char         tenant[MTR_TENANT_LEN];
-	MtrMeter     meter;
-	int64        qty;
-	MtrTenant   *t;
-	MtrUsageRef  ref;
-	MtrShortfall s;
+	char          tenant[MTR_TENANT_LEN];
+	MtrMeter      meter;
+	int64         qty;
+	MtrDurability durability = MTR_DURABLE_BUFFERED;
+	MtrTenant    *t;
+	MtrUsageRef   ref;
+	MtrShortfall  s;
 
 	mtr_require_preload();
 	mtr_check_admin("record_usage");
@@ -302,12 +348,13 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 	if (qty > MTR_MAX_QUANTITY)
 		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 						errmsg("quantity out of range")));
-	if (PG_ARGISNULL(3) ||
-		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(3)), "buffered") != 0)
-		MTR_NOT_YET("durability other than 'buffered'");
+	if (!PG_ARGISNULL(3))
+		durability = durability_arg(fcinfo, 3);
 
 	t = mtr_tenant_pin(tenant);
 	mtr_require_active(t);
+	if (PG_ARGISNULL(3))
+		durability = mtr_durability(t);
 	if (mtr_meters_cost(t, 0, 1u << meter))
 		mtr_require_movable(t);
 	if (!mtr_usage_claim(t, meter, 0, NULL, true, &ref))
@@ -317,7 +364,7 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 				 errhint("The flusher may be behind, see mortar.flusher; or "
 						 "raise mortar.max_usage_slots.")));
 	mtr_release_before(t, 1);
-	while (!mtr_usage_charge(&ref, &qty, 1, &s))
+	while (!mtr_usage_charge(&ref, &qty, 1, durability, &s))
 		if (!mtr_release_expired(t, &s))
 			mtr_raise_short(&s);
 	PG_RETURN_VOID();

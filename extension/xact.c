@@ -14,7 +14,6 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
-#include "core/price.h"
 #include "inval.h"
 #include "loose.h"
 #include "slot.h"
@@ -37,189 +36,6 @@ mtr_xact_on_commit(void (*func)(void *arg), void *arg)
 
 /* ---- the end of a transaction; from here on nothing may fail ---- */
 
-/* the time of this end, in the ways it is needed */
-typedef struct End
-{
-	bool        is_commit;
-	TimestampTz now;
-	int32       minute; /* since the Unix epoch, of usage */
-} End;
-
-/* the tenant's mutex is held, as it is for all that follow */
-static void
-commit_usage(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
-{
-	MtrUsage *u = r->usage;
-
-	if (u->done == u->flushed)
-		t->unflushed++;
-	mtr_ring_add(&u->ring, u->done, end->minute, u->flushed);
-	u->done += r->amount;
-	if (r->which >= 0)
-		t->counter[r->which].done += r->amount;
-	if (mtr_tenant_mark_dirty(t))
-		*wake = true;
-}
-
-/* an own grant that has no cell */
-static void
-commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
-{
-	struct mtr_grant g = l->grant;
-
-	g.remaining = g.amount - l->taken;
-	mtr_purse_add_behind(&t->purse, now, &g);
-	t->grants_version++;
-	t->refilled_at = 0; /* it may burn first: whoever comes next reads it */
-}
-
-static void
-commit_record(const MtrRecord *r, MtrTenant *t, const End *end, bool *wake)
-{
-	switch (r->kind)
-	{
-		case MTR_RECORD_USAGE:
-			commit_usage(r, t, end, wake);
-			break;
-		case MTR_RECORD_BURN:
-		case MTR_RECORD_BURN_OWN:
-			mtr_purse_burn(&t->purse, r->which, r->amount);
-			break;
-		case MTR_RECORD_GRANT:
-			if (MTR_IS_LOOSE(r->which))
-				commit_loose(mtr_loose_at(r->which), t, end->now);
-			else
-				mtr_purse_arrive(&t->purse, end->now, r->which);
-			break;
-		case MTR_RECORD_REFUND: /* to a cell: summed up in the pin */
-			if (MTR_IS_LOOSE(r->which))
-				mtr_loose_refund(t, end->now, r->which, r->amount);
-			break;
-		case MTR_RECORD_DEBIT: /* taken for good already */
-			/* no usage, so there is nothing of it to be flushed */
-			if (r->which == MTR_PURSE_ISSUED && r->amount > 0)
-				mtr_purse_back(&t->purse, end->now, r->which, r->amount);
-			break;
-		case MTR_RECORD_HOLD: /* summed up in the pin, like those below */
-		case MTR_RECORD_UNHOLD:
-		case MTR_RECORD_RELEASING:
-		case MTR_RECORD_LIFE:
-		case MTR_RECORD_FROZEN:
-		case MTR_RECORD_LIMIT:
-		case MTR_RECORD_MODE:
-		case MTR_RECORD_FLOOR:
-			break;
-	}
-}
-
-/* returns what the quantity is worth now */
-static int64
-undo_usage(const MtrRecord *r, MtrTenant *t)
-{
-	MtrCounter *c;
-	int64       worth;
-
-	r->usage->taken -= r->amount;
-	if (r->which < 0)
-		return 0;
-	c = &t->counter[r->which];
-	/* the same arithmetic that took it, so it cannot fail */
-	if (!mtr_price_step(c->priced - r->amount, r->amount, c->num_uc,
-						c->per_units, &worth))
-		worth = 0;
-	c->priced -= r->amount;
-	t->unflushed_uc -= worth;
-	return worth;
-}
-
-/* whatever was taken of it has been undone before */
-static void
-undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
-{
-	uint32    bit;
-	MtrLoose *l;
-
-	if (MTR_IS_LOOSE(r->which))
-	{
-		l = mtr_loose_at(r->which);
-		t->giving_uc -= l->grant.amount;
-		pin->giving_uc -= l->grant.amount;
-		pin->behind_uc -= l->in_force ? l->grant.amount : 0;
-		pin->behind--;
-		if (!mtr_is_giving(pin))
-			t->giving--;
-		l->tenant = NULL;
-		return;
-	}
-	bit = 1u << r->which;
-	if (pin->cells & bit)
-		t->purse.cell[r->which].refs--;
-	pin->cells &= ~bit;
-	pin->own &= ~bit;
-	pin->burned &= ~bit;
-	mtr_purse_drop(&t->purse, r->which);
-}
-
-static void
-undo_record(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
-{
-	switch (r->kind)
-	{
-		case MTR_RECORD_BURN:
-			pin->back -= r->amount;
-			mtr_purse_back(&t->purse, now, r->which, r->amount);
-			break;
-		case MTR_RECORD_BURN_OWN: /* the purse has not paid it */
-			pin->back -= r->amount;
-			break;
-		case MTR_RECORD_DEBIT:
-			if (r->amount != 0 && MTR_IS_LOOSE(r->which))
-				mtr_loose_back(t, pin, now, r->which, r->amount);
-			else if (r->amount > 0)
-				mtr_purse_back(&t->purse, now, r->which, r->amount);
-			break;
-		case MTR_RECORD_GRANT:
-			undo_grant(r, t, pin);
-			break;
-		case MTR_RECORD_HOLD:
-			t->held -= r->amount;
-			break;
-		case MTR_RECORD_USAGE:
-			pin->back += undo_usage(r, t);
-			if (r->which >= 0)
-				pin->charged[r->which] -= r->amount;
-			break;
-		case MTR_RECORD_LIFE: /* the slot has not seen it */
-			pin->life -= (int) r->amount;
-			break;
-		case MTR_RECORD_LIMIT:
-			pin->limit -= r->amount;
-			break;
-		case MTR_RECORD_MODE:
-			pin->mode -= (int) r->amount;
-			break;
-		case MTR_RECORD_FLOOR:
-			pin->floor -= r->amount;
-			break;
-		case MTR_RECORD_FROZEN:
-			pin->frozen -= (int) r->amount;
-			break;
-		case MTR_RECORD_REFUND:
-			if (MTR_IS_LOOSE(r->which))
-				mtr_loose_unrefund(t, pin, r->amount);
-			else if (r->which >= 0)
-				pin->refund[r->which] -= r->amount;
-			break;
-		case MTR_RECORD_UNHOLD:
-			pin->unhold -= r->amount;
-			break;
-		case MTR_RECORD_RELEASING:
-			t->releasing_uc -= r->amount;
-			pin->releasing_uc -= r->amount;
-			break;
-	}
-}
-
 /* what was undone is worth a little more or less now than when it was taken */
 static void
 settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
@@ -228,6 +44,8 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 
 	pin->back = 0;
 	mtr_purse_settle(&t->purse, now, back);
+	if (pin->durable)
+		mtr_unflushed_settle(t);
 }
 
 /* what was held is given back, or used up, and what was spent comes back */
@@ -262,11 +80,14 @@ commit_pin(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 	t->max_unflushed_uc += pin->limit;
 	t->purse.mode += pin->mode;
 	t->purse.floor += pin->floor;
+	t->durability += pin->durability;
 	if (mtr_is_giving(pin))
 		t->giving--;
 	/* what others are reading may be from before it was spent */
 	if (pin->loose > 0)
 		t->grants_version++;
+	if (pin->durable)
+		mtr_unflushed_settle(t);
 }
 
 static void
@@ -282,7 +103,7 @@ release(MtrTenant *t, const MtrPinned *pin)
 }
 
 static void
-end_records(MtrPinned *pin, const End *end)
+end_records(MtrPinned *pin, const MtrEnd *end)
 {
 	MtrTenant *t = pin->tenant;
 	bool       wake = false;
@@ -297,9 +118,9 @@ end_records(MtrPinned *pin, const End *end)
 			SpinLockAcquire(&t->mutex);
 		}
 		if (end->is_commit)
-			commit_record(&mtr_records[at], t, end, &wake);
+			mtr_record_commit(&mtr_records[at], t, end, &wake);
 		else
-			undo_record(&mtr_records[at], t, pin, end->now);
+			mtr_record_undo(&mtr_records[at], t, pin, end->now);
 	}
 	if (end->is_commit)
 		commit_pin(t, pin, end->now);
@@ -326,8 +147,8 @@ end_records(MtrPinned *pin, const End *end)
 static void
 end_xact(bool is_commit)
 {
-	int n = mtr_npins;
-	End end = {.is_commit = is_commit};
+	int    n = mtr_npins;
+	MtrEnd end = {.is_commit = is_commit};
 
 	mtr_context_end_xact();
 	mtr_own_statement_reset();
@@ -400,7 +221,7 @@ abort_records(int level, TimestampTz now)
 		MtrPinned *pin = &mtr_pins[r->pin];
 
 		SpinLockAcquire(&pin->tenant->mutex);
-		undo_record(r, pin->tenant, pin, now);
+		mtr_record_undo(r, pin->tenant, pin, now);
 		SpinLockRelease(&pin->tenant->mutex);
 		pin->last = r->prev;
 		pin->undone = true;
@@ -436,8 +257,8 @@ settle_pins(TimestampTz now)
 static void
 abort_new_tenants(int level, TimestampTz now)
 {
-	int kept = mtr_npins;
-	End end = {.is_commit = false, .now = now};
+	int    kept = mtr_npins;
+	MtrEnd end = {.is_commit = false, .now = now};
 
 	while (kept > 0 && mtr_pins[kept - 1].nest >= level)
 		kept--;

@@ -22,22 +22,23 @@
 struct MtrPinned
 {
 	MtrTenant  *tenant;
-	uint32      hash;      /* of the tenant's id, to find it quickly */
-	bool        is_new;    /* the tenant was created by this transaction */
-	int         nest;      /* ... at this nesting level */
-	uint32      claimed;   /* bit per counter held; MTR_CLAIMED_USAGE */
-	uint32      cells;     /* bit per cell of the purse that holds one */
-	uint32      own;       /* of these, the transaction's own grants */
-	uint32      burned;    /* of these, those that records but debits name */
-	int         behind;    /* own grants that have no cell */
-	int64       behind_uc; /* of these, what is left and in force */
-	int         loose;     /* grants spent of that have none any more */
-	int64       giving_uc; /* of both, as counted in MtrTenant.giving_uc */
-	int         life;      /* what is added to MtrTenant.life at commit */
-	int64       limit;     /* ... to MtrTenant.max_unflushed_uc */
-	int         mode;      /* ... to the purse's mode */
-	int64       floor;     /* ... to the purse's floor */
-	int64       back;      /* of undone parts, less what they are worth now */
+	uint32      hash;       /* of the tenant's id, to find it quickly */
+	bool        is_new;     /* the tenant was created by this transaction */
+	int         nest;       /* ... at this nesting level */
+	uint32      claimed;    /* bit per counter held; MTR_CLAIMED_USAGE */
+	uint32      cells;      /* bit per cell of the purse that holds one */
+	uint32      own;        /* of these, the transaction's own grants */
+	uint32      burned;     /* of these, those that records but debits name */
+	int         behind;     /* own grants that have no cell */
+	int64       behind_uc;  /* of these, what is left and in force */
+	int         loose;      /* grants spent of that have none any more */
+	int64       giving_uc;  /* of both, as counted in MtrTenant.giving_uc */
+	int         life;       /* what is added to MtrTenant.life at commit */
+	int64       limit;      /* ... to MtrTenant.max_unflushed_uc */
+	int         mode;       /* ... to the purse's mode */
+	int64       floor;      /* ... to the purse's floor */
+	int         durability; /* ... to MtrTenant.durability */
+	int64       back;       /* of undone parts, less what they are worth now */
 	int64       refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
 	bool        refunds;      /* some did, or were spent meanwhile */
 	bool        refund_gone;  /* also to a grant that has no cell */
@@ -47,7 +48,8 @@ struct MtrPinned
 	int         frozen;       /* what is added to MtrTenant.frozen at commit */
 	int64       charged[MTR_COUNTERS]; /* quantity, per counter */
 	int         last;                  /* newest record, -1: none */
-	bool        undone; /* records of a subtransaction, not settled yet */
+	bool        undone;  /* records of a subtransaction, not settled yet */
+	bool        durable; /* counters have moved for durable usage, see sync.h */
 };
 
 /* is it counted in MtrTenant.giving? */
@@ -95,14 +97,16 @@ extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
 /* takes back what the same level has noted */
 extern void mtr_xact_undebit(MtrTenant *t, const struct mtr_part *part);
 
-/* a part of what usage costs, which the flusher books */
-extern void mtr_xact_burn(MtrTenant *t, const struct mtr_part *part);
+/* a part of what usage costs, which the flusher books; durable: by a row of its own */
+extern void
+mtr_xact_burn(MtrTenant *t, const struct mtr_part *part, bool durable);
 
 /*
  * The same, but what paid is what the transaction itself gets back at commit; the
  * caller notes that there is less of it.
  */
-extern void mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part);
+extern void
+mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part, bool durable);
 
 /*
  * A grant of this transaction, in an INCOMING cell or loose.  In the second case the
@@ -125,8 +129,18 @@ extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
 /* part of that, of a hold that has expired: added to MtrTenant.releasing_uc */
 extern void mtr_xact_releasing(MtrTenant *t, int64 amount);
 
-/* a quantity that was priced */
-extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty);
+/* a quantity that was priced; durable: it stands in a row of mortar.usage_sync */
+extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable);
+
+/* rows of mortar.usage_sync that come (> 0) or go with the commit */
+extern void mtr_xact_queue(MtrTenant *t, int64 rows);
+
+/*
+ * At commit, a quantity of a counter that this transaction holds goes from the queue to
+ * the journal; and amount more than was burned is in the tables as burned by a source.
+ */
+extern void mtr_xact_drain(MtrTenant *t, int counter, int64 qty);
+extern void mtr_xact_rebook(MtrTenant *t, const struct mtr_part *part);
 
 /*
  * The transaction has suspended, resumed or closed the tenant.	 The caller
@@ -139,11 +153,12 @@ extern void mtr_xact_frozen(MtrTenant *t, bool frozen);
 
 /*
  * The transaction has set the tenant's limits: for itself at once, for others when
- * it commits.  The caller has reserved three records, and holds a lock to the end
+ * it commits.  The caller has reserved four records, and holds a lock to the end
  * of the transaction that keeps others from doing so.
  */
-extern void mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode,
-						   int64 overdraft_uc, int64 max_unflushed_uc);
+extern void
+mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
+			   int64 max_unflushed_uc, MtrDurability durability);
 
 /* run in the COMMIT callback (flusher); nothing may fail in it */
 extern void mtr_xact_on_commit(void (*func)(void *arg), void *arg);

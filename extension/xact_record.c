@@ -209,19 +209,23 @@ note_burned(MtrPinned *pin, int cell)
 }
 
 void
-mtr_xact_burn(MtrTenant *t, const struct mtr_part *part)
+mtr_xact_burn(MtrTenant *t, const struct mtr_part *part, bool durable)
 {
-	MtrPinned *pin = mtr_xact_pinned(t);
+	MtrRecordKind kind = durable ? MTR_RECORD_DURABLE_BURN : MTR_RECORD_BURN;
+	MtrPinned    *pin = mtr_xact_pinned(t);
 
-	add_record(pin, MTR_RECORD_BURN, NULL, part->cell)->amount += part->amount;
+	add_record(pin, kind, NULL, part->cell)->amount += part->amount;
 	note_burned(pin, part->cell);
 }
 
 void
-mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part)
+mtr_xact_burn_own(MtrTenant *t, const struct mtr_part *part, bool durable)
 {
-	add_record(mtr_xact_pinned(t), MTR_RECORD_BURN_OWN, NULL, part->cell)
-		->amount += part->amount;
+	MtrRecordKind kind =
+		durable ? MTR_RECORD_DURABLE_BURN_OWN : MTR_RECORD_BURN_OWN;
+
+	add_record(mtr_xact_pinned(t), kind, NULL, part->cell)->amount +=
+		part->amount;
 }
 
 void
@@ -287,13 +291,43 @@ mtr_xact_releasing(MtrTenant *t, int64 amount)
 }
 
 void
-mtr_xact_usage(const MtrUsageRef *ref, int64 qty)
+mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable)
 {
-	MtrPinned *pin = mtr_xact_pinned(ref->tenant);
+	MtrPinned    *pin = mtr_xact_pinned(ref->tenant);
+	MtrRecordKind kind = durable ? MTR_RECORD_DURABLE_USAGE : MTR_RECORD_USAGE;
 
-	add_record(pin, MTR_RECORD_USAGE, ref->usage, ref->counter)->amount += qty;
-	if (ref->counter >= 0)
+	add_record(pin, kind, ref->usage, ref->counter)->amount += qty;
+	if (durable)
+		pin->durable = true;
+	else if (ref->counter >= 0)
 		pin->charged[ref->counter] += qty;
+}
+
+void
+mtr_xact_queue(MtrTenant *t, int64 rows)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_QUEUE, NULL, -1)->amount += rows;
+}
+
+void
+mtr_xact_drain(MtrTenant *t, int counter, int64 qty)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_DRAIN, NULL, counter)->amount += qty;
+	pin->durable = true;
+}
+
+void
+mtr_xact_rebook(MtrTenant *t, const struct mtr_part *part)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_REBOOK, NULL, part->cell)->amount +=
+		part->amount;
+	note_burned(pin, part->cell);
 }
 
 void
@@ -318,18 +352,20 @@ mtr_xact_frozen(MtrTenant *t, bool frozen)
 
 void
 mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
-			   int64 max_unflushed_uc)
+			   int64 max_unflushed_uc, MtrDurability durability)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	int64      step;
 	int        mode_step;
 	int64      floor_step;
+	int        durability_step;
 
 	/* others put limits of their own on the purse, but only under the mutex */
 	SpinLockAcquire(&t->mutex);
 	step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
 	mode_step = (int) mode - (t->purse.mode + pin->mode);
 	floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
+	durability_step = (int) durability - (t->durability + pin->durability);
 	SpinLockRelease(&t->mutex);
 
 	add_record(pin, MTR_RECORD_LIMIT, NULL, -1)->amount += step;
@@ -338,4 +374,6 @@ mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
 	pin->mode += mode_step;
 	add_record(pin, MTR_RECORD_FLOOR, NULL, -1)->amount += floor_step;
 	pin->floor += floor_step;
+	add_record(pin, MTR_RECORD_DURABILITY, NULL, -1)->amount += durability_step;
+	pin->durability += durability_step;
 }

@@ -1,8 +1,8 @@
 /*
  * xact_record.h
  *		What a transaction has done to shared memory so far; between
- *		xact_record.c, which notes it, and xact.c, which makes it final or undoes
- *		it.
+ *		xact_record.c, which notes it, xact.c, which knows when it ends, and
+ *		xact_apply.c, which then makes it final or undoes it.
  *
  * Two arrays, kept for the life of the backend and emptied at the end of every
  * transaction: pins (one per tenant slot) and records (one per movement,
@@ -33,7 +33,14 @@ typedef enum MtrRecordKind
 	MTR_RECORD_FROZEN,
 	MTR_RECORD_LIMIT,
 	MTR_RECORD_MODE,
-	MTR_RECORD_FLOOR
+	MTR_RECORD_FLOOR,
+	MTR_RECORD_DURABILITY,
+	MTR_RECORD_DURABLE_USAGE,
+	MTR_RECORD_DURABLE_BURN,
+	MTR_RECORD_DURABLE_BURN_OWN,
+	MTR_RECORD_QUEUE,
+	MTR_RECORD_DRAIN,
+	MTR_RECORD_REBOOK
 } MtrRecordKind;
 
 typedef struct MtrRecord
@@ -42,11 +49,29 @@ typedef struct MtrRecord
 	int           nest;
 	int           pin;   /* index into pins */
 	int           prev;  /* older record of the same pin, -1: none */
-	MtrUsage     *usage; /* USAGE */
-	int32         which; /* USAGE: counter; of the purse: cell or loose grant;
-						  * else -1 */
-	int64 amount;        /* micro-credits, quantity, or the step of a setting */
+	MtrUsage     *usage; /* USAGE, durable or not */
+	int32         which; /* of usage: counter; of the purse: cell or loose
+						  * grant; else -1 */
+	int64 amount; /* micro-credits, quantity, rows, or a setting's step */
 } MtrRecord;
+
+/* the time of this end, in the ways it is needed */
+typedef struct MtrEnd
+{
+	bool        is_commit;
+	TimestampTz now;
+	int32       minute; /* since the Unix epoch, of usage */
+} MtrEnd;
+
+/* ---- xact_apply.c; the tenant's mutex is held ---- */
+
+/* *wake: the launcher is to be woken */
+extern void mtr_record_commit(const MtrRecord *r, MtrTenant *t,
+							  const MtrEnd *end, bool *wake);
+extern void mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
+							TimestampTz now);
+
+/* ---- xact_record.c ---- */
 
 extern MtrPinned *mtr_pins;
 extern int        mtr_npins;

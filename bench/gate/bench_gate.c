@@ -75,7 +75,8 @@ charge(MtrTenant *t, const MtrIdentity *who)
 		if (!mtr_usage_claim(t, meters[i], ROUTE, &who->key_id, true,
 							 &usage[i]))
 			elog(ERROR, "usage cannot be counted");
-	if (!mtr_usage_charge(usage, quantity, lengthof(usage), &s))
+	if (!mtr_usage_charge(usage, quantity, lengthof(usage),
+						  MTR_DURABLE_BUFFERED, &s))
 		elog(ERROR, "there are not enough credits");
 }
 

@@ -344,6 +344,16 @@ extern int mtr_purse_unwritten(struct mtr_purse *p,
 extern int mtr_purse_carry(struct mtr_purse *p, int64_t cost,
 						   struct mtr_part part[MTR_PURSE_SOURCES], int n);
 
+/*
+ * mtr_purse_place is what mtr_purse_carry does, for parts that do not count as burns of
+ * the purse because tables have them anyway: it adds rest, of either sign, to n of
+ * them.  When they are in the tables, mtr_purse_rebook says of a source by how much
+ * more, and a later flush writes the opposite.  The caller holds refs on the grants.
+ */
+extern int  mtr_purse_place(const struct mtr_purse *p, int64_t rest,
+							struct mtr_part part[MTR_PURSE_SOURCES], int n);
+extern void mtr_purse_rebook(struct mtr_purse *p, int cell, int64_t amount);
+
 /* the parts are in the tables */
 extern void
 mtr_purse_flushed(struct mtr_purse *p, const struct mtr_part *part, int n);

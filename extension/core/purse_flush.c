@@ -85,14 +85,9 @@ mtr_purse_unwritten(struct mtr_purse *p,
 }
 
 int
-mtr_purse_carry(struct mtr_purse *p, int64_t cost,
+mtr_purse_place(const struct mtr_purse *p, int64_t rest,
 				struct mtr_part part[MTR_PURSE_SOURCES], int n)
 {
-	int64_t rest = cost;
-
-	assert(cost >= 0);
-	for (int i = 0; i < n; i++)
-		rest -= part[i].amount;
 	/* too much: the last to burn wait for another flush */
 	for (int i = n - 1; rest < 0 && i >= 0; i--)
 	{
@@ -105,8 +100,34 @@ mtr_purse_carry(struct mtr_purse *p, int64_t cost,
 	}
 	if (rest != 0)
 		n = add_part(part, n, carrier(p, rest, part, n), rest);
+	return n;
+}
+
+int
+mtr_purse_carry(struct mtr_purse *p, int64_t cost,
+				struct mtr_part part[MTR_PURSE_SOURCES], int n)
+{
+	int64_t rest = cost;
+
+	assert(cost >= 0);
+	for (int i = 0; i < n; i++)
+		rest -= part[i].amount;
+	n = mtr_purse_place(p, rest, part, n);
 	p->flushing = n > 0;
 	return n;
+}
+
+static void
+add_flushed(struct mtr_cell *c, int64_t amount)
+{
+	c->burn_flushed =
+		(int64_t) ((uint64_t) c->burn_flushed + (uint64_t) amount);
+}
+
+void
+mtr_purse_rebook(struct mtr_purse *p, int cell, int64_t amount)
+{
+	add_flushed(&p->cell[cell], amount);
 }
 
 void
@@ -116,8 +137,7 @@ mtr_purse_flushed(struct mtr_purse *p, const struct mtr_part *part, int n)
 	{
 		struct mtr_cell *c = &p->cell[part[i].cell];
 
-		c->burn_flushed =
-			(int64_t) ((uint64_t) c->burn_flushed + (uint64_t) part[i].amount);
+		add_flushed(c, part[i].amount);
 		if (part[i].cell == MTR_PURSE_ISSUED)
 			c->taken =
 				part[i].amount < c->taken ? c->taken - part[i].amount : 0;

@@ -11,12 +11,12 @@ CREATE TEMP VIEW tables AS SELECT * FROM relations WHERE relkind IN ('r', 'p');
 SELECT set_eq(
     'SELECT relname FROM tables',
     ARRAY['tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'idempotency', 'prices',
-        'usage_journal', 'usage_marks', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables', 'doc_rows',
+        'usage_journal', 'usage_marks', 'usage_sync', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables', 'doc_rows',
         'credit_holds'],
     'these are the tables');
 SELECT set_eq(
     $$SELECT relname FROM relations WHERE relkind = 'v'$$,
-    ARRAY['balances', 'cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'open_holds', 'routes', 'slots'],
+    ARRAY['balances', 'cells', 'flusher', 'grants', 'keys', 'lineage', 'loss_bound', 'open_holds', 'routes', 'slots', 'sync_burns'],
     'these are the views');
 SELECT is_empty(
     $$SELECT relname, relkind FROM relations WHERE relkind NOT IN ('r', 'v', 'i', 't', 'c')$$,
@@ -128,10 +128,10 @@ INSERT INTO triggers
         WHERE relname IN ('credit_grants', 'credit_ledger', 'credit_holds', 'prices', 'usage_journal', 'credit_burns')
     UNION ALL SELECT relname, 'note_write', 'BEFORE INSERT UPDATE DELETE ROW' FROM tables
         WHERE relname IN ('tenants', 'limits', 'api_keys', 'credit_grants', 'credit_ledger', 'credit_holds', 'prices',
-            'usage_marks', 'burn_marks')
+            'usage_marks', 'usage_sync', 'burn_marks')
     -- on other cached tables TRUNCATE is refused
     UNION ALL SELECT relname, 'note_truncate', 'BEFORE TRUNCATE' FROM tables
-        WHERE relname IN ('limits', 'api_keys', 'usage_marks', 'burn_marks')
+        WHERE relname IN ('limits', 'api_keys', 'usage_marks', 'usage_sync', 'burn_marks')
     UNION ALL VALUES ('tenants', 'refuse_new_id', 'BEFORE UPDATE DELETE TRUNCATE');
 SELECT set_eq(
     $$SELECT r.relname, t.tgname, concat_ws(' ',

@@ -386,6 +386,29 @@ SELECT mortar.hold('hol_b', 1, '1 hour', 'yy');
 -- but what was done is told again
 SELECT mortar.void_hold('hol_b', :'z', 'zz') IS NOT NULL AS replayed;
 
+-- ---- one that expires while it is captured does not pay for its own capture ----
+SELECT mortar.create_tenant('hol_w');
+SELECT mortar.grant_credits('hol_w', 200, 'g') IS NOT NULL AS granted;
+SELECT mortar.hold('hol_w', 100, '1 millisecond', 'a') AS a \gset
+SELECT pg_sleep(0.01) IS NULL AS slept;
+SELECT mortar.hold('hol_w', 50, '2 seconds', 'b') AS b \gset
+\c - :super
+-- the release of a takes until b has expired, and what it brings is spent meanwhile
+CREATE FUNCTION regress_slow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$BEGIN
+    PERFORM pg_sleep(extract(epoch FROM max(expires_at) - clock_timestamp()) + 0.01) FROM mortar.credit_holds WHERE tenant_id = 'hol_w';
+    PERFORM mortar.charge('hol_w', 100, 'meanwhile');
+    RETURN NEW;
+END$$;
+CREATE TRIGGER regress_slow BEFORE INSERT ON mortar.credit_ledger FOR EACH ROW
+    WHEN (NEW.kind = 'release') EXECUTE FUNCTION regress_slow();
+SELECT mortar.capture('hol_w', :'b', 110, 'c');
+DROP TRIGGER regress_slow ON mortar.credit_ledger;
+DROP FUNCTION regress_slow;
+\c - regress_admin
+SELECT available_uc, held_uc FROM mortar.balance('hol_w');
+SELECT mortar.capture('hol_w', :'b', 50, 'd');
+SELECT mortar.charge('hol_w', 200, 'e') IS NOT NULL AS all_of_it;
+
 -- all tenants, in credits
 SELECT tenant_id, available, held, debt, state FROM mortar.balances WHERE tenant_id LIKE 'hol\_%' ORDER BY 1;
 DO $$BEGIN

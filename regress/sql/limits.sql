@@ -80,8 +80,7 @@ SELECT mortar.set_limit('lim_a', 'soft', 1);
 SELECT mortar.set_limit('lim_a', 'unlimited', 1);
 SELECT mortar.set_limit('lim_a', 'hard', 2305843009213693951);
 SELECT mode, overdraft_uc, max_unflushed_uc FROM mortar.limits WHERE tenant_id = 'lim_a';
--- what comes later
-SELECT mortar.set_limit('lim_a', durability => 'group');
+SELECT mortar.set_limit('lim_a', durability => 'always');
 SELECT mortar.set_limit('lim_a', durability => NULL);
 SELECT mortar.set_limit('lim_a', 'hard', 0, 100, 'buffered');
 :bound 'lim_a';

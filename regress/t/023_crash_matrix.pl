@@ -5,6 +5,8 @@
 #   gone.  Usage may be, and then only what was acknowledged after the last flush
 #   began: the number of that is the bound.  In mortar.epochs the end is on record.
 #
+#   With durability sync or group nothing is lost, however the server ends.
+#
 #   The bound depends on no speed: each call carries the moment at which it began,
 #   the epoch those at which it and its last flush began, and that flush wrote
 #   whatever was committed before it.  At that moment each client may have had one
@@ -36,7 +38,9 @@ sub until_true { return $node->poll_query_until($Mortar::database, $_[0]) || die
 sub epoch { return super('SELECT epoch_id FROM mortar.credit_ledger ORDER BY posted_at DESC LIMIT 1'); }
 sub pid_of { return super("SELECT min(pid) FROM pg_stat_activity WHERE $_[0]"); }
 sub flusher { return pid_of("backend_type = 'mortar flusher'"); }
-sub nothing_waits { return until_true('SELECT coalesce(bool_and(unflushed_uc = 0), true) FROM mortar.slots'); }
+sub nothing_waits {
+  return until_true('SELECT coalesce(bool_and(unflushed_uc = 0), true) AND NOT EXISTS (SELECT FROM mortar.usage_sync) FROM mortar.slots');
+}
 
 # units of usage that the two kinds of counting clients have in the tables
 sub journal {
@@ -117,6 +121,16 @@ my @cases = (
     begin => \&lock_journal, strike => sub { $node->stop('immediate'); }, mend => sub { $node->start; unlock_journal(); } },
 );
 
+# what loses usage that is buffered loses none of other durability
+sub durable {
+  my ($durability, @names) = @_;
+  return map { { %$_, name => "$durability: $_->{name}", durability => $durability, loses => 'none' } }
+    map { my $name = $_; grep { $_->{name} eq $name } @cases } @names;
+}
+push @cases, durable('sync', 'crash between response and flush', 'kill -9 of a backend', 'kill -9 of the flusher',
+    'kill -9 of the postmaster', 'immediate stop', 'flusher cannot start, immediate stop', 'flush fails, immediate stop'),
+  durable('group', 'kill -9 of a backend', 'kill -9 of the postmaster', 'flush fails, immediate stop');
+
 # of ids that were acknowledged, the number that is not in the table
 sub missing {
   my ($table, $column, @ids) = @_;
@@ -180,6 +194,7 @@ sub unflushed_ms {
 sub run_case {
   my ($case, $tag) = @_;
   $gateway->wait_ready;
+  super("SELECT mortar.set_limit('acme', durability => '" . ($case->{durability} // 'buffered') . "')");
   $case->{begin}->() if $case->{begin};
   $gateway->wait_ready;
   nothing_waits();

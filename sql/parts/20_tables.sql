@@ -39,6 +39,8 @@ CREATE TABLE mortar.limits (
     overdraft_uc     int8 NOT NULL DEFAULT 0
                      CHECK (overdraft_uc BETWEEN 0 AND 2305843009213693951),
     max_unflushed_uc int8 CHECK (max_unflushed_uc BETWEEN 0 AND 2305843009213693951),
+    durability       text NOT NULL DEFAULT 'buffered'
+                     CHECK (durability IN ('buffered', 'group', 'sync')),
     changed_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 COMMENT ON TABLE mortar.limits IS
@@ -49,6 +51,8 @@ COMMENT ON COLUMN mortar.limits.overdraft_uc IS
     'how far below zero a tenant in hard mode may go; the part below zero is debt';
 COMMENT ON COLUMN mortar.limits.max_unflushed_uc IS
     'the most that usage may cost which a crash would lose; null: 1000000, 1 credit';
+COMMENT ON COLUMN mortar.limits.durability IS
+    'of usage. buffered: counted in memory, a crash may lose the latest; sync: in usage_sync when the call''s transaction has committed; group: the same, after a short wait for others, with whom the write to disk is shared';
 
 CREATE TABLE mortar.api_keys (
     tenant_id      text COLLATE "C" NOT NULL,
@@ -192,7 +196,8 @@ CREATE TABLE mortar.usage_journal (
     movement_id uuid NOT NULL,
     epoch_id   uuid NOT NULL,
     flushed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, meter, key_id, route, price_id, from_qty),
+    durable    bool NOT NULL DEFAULT false,
+    PRIMARY KEY (tenant_id, meter, key_id, route, price_id, durable, from_qty),
     CHECK (upto_qty > from_qty)
 );
 COMMENT ON TABLE mortar.usage_journal IS
@@ -202,6 +207,8 @@ COMMENT ON COLUMN mortar.usage_journal.route IS 'route template, empty: none (re
 COMMENT ON COLUMN mortar.usage_journal.price_id IS 'all zero: no price was in force';
 COMMENT ON COLUMN mortar.usage_journal.movement_id IS
     'the rows of credit_burns with this id say who paid for all rows of the journal that have it';
+COMMENT ON COLUMN mortar.usage_journal.durable IS
+    'true: from usage_sync; the two kinds of usage count up apart from each other';
 CREATE INDEX usage_journal_by_minute ON mortar.usage_journal (tenant_id, minute);
 CREATE INDEX usage_journal_by_movement ON mortar.usage_journal (tenant_id, movement_id);
 
@@ -213,12 +220,40 @@ CREATE TABLE mortar.usage_marks (
     price_id  uuid NOT NULL,
     upto_qty  int8 NOT NULL CHECK (upto_qty >= 0),
     cost_uc   int8 NOT NULL CHECK (cost_uc >= 0),
-    PRIMARY KEY (tenant_id, meter, key_id, route, price_id)
+    durable   bool NOT NULL DEFAULT false,
+    PRIMARY KEY (tenant_id, meter, key_id, route, price_id, durable)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE mortar.usage_marks IS
     'per usage slot: how far the journal reaches and what it sums to; a cache of usage_journal, kept in the same transaction';
 -- the quantity that a price has charged a tenant is the sum of its marks
 CREATE INDEX usage_marks_by_price ON mortar.usage_marks (tenant_id, price_id);
+
+CREATE TABLE mortar.usage_sync (
+    tenant_id     text COLLATE "C" NOT NULL,
+    sync_id       uuid NOT NULL,
+    meter         text NOT NULL,
+    key_id        uuid NOT NULL,
+    route         text NOT NULL,
+    price_id      uuid NOT NULL,
+    qty           int8 NOT NULL CHECK (qty > 0),
+    minute        timestamptz NOT NULL,
+    cost_uc       int8 NOT NULL CHECK (cost_uc >= 0),
+    from_accounts text[] NOT NULL,
+    grant_ids     uuid[] NOT NULL,
+    amounts_uc    int8[] NOT NULL,
+    epoch_id      uuid NOT NULL,
+    PRIMARY KEY (tenant_id, sync_id),
+    CONSTRAINT usage_sync_parts_check CHECK (
+        cardinality(from_accounts) = cardinality(amounts_uc)
+        AND cardinality(grant_ids) = cardinality(amounts_uc))
+    -- a queue is empty again and again: giving back its pages would lock it
+) WITH (vacuum_truncate = off);
+COMMENT ON TABLE mortar.usage_sync IS
+    'usage with durability sync or group that is not in usage_journal yet: one row per call and meter, written in the call''s own transaction; the flusher moves it to usage_journal';
+COMMENT ON COLUMN mortar.usage_sync.cost_uc IS
+    'what the call has paid; in the journal the price walks over all usage, so that there it may be a micro-credit more or less';
+COMMENT ON COLUMN mortar.usage_sync.from_accounts IS
+    'who has paid, as in credit_burns: these accounts, with grant_ids and amounts_uc; the amounts sum to cost_uc';
 
 CREATE TABLE mortar.credit_burns (
     tenant_id    text COLLATE "C" NOT NULL,

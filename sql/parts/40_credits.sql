@@ -37,7 +37,7 @@ CREATE FUNCTION mortar.set_limit(tenant text, mode text DEFAULT 'hard',
         durability text DEFAULT 'buffered') RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_set_limit';
 COMMENT ON FUNCTION mortar.set_limit(text, text, int8, int8, text) IS
-    'sets how far a tenant may spend (mode hard: not below -overdraft_uc; soft: always served, what is missing is debt; unlimited: no credit moves), and how much its usage may cost that a crash would lose (max_unflushed_uc: 0 to 2^61 - 1, null: 1 credit), from the instant of commit on; errors: 22003, 22004, 22023, MT404, 0A000 for a durability that comes later';
+    'sets how far a tenant may spend (mode hard: not below -overdraft_uc; soft: always served, what is missing is debt; unlimited: no credit moves), and how much its usage may cost that a crash would lose (max_unflushed_uc: 0 to 2^61 - 1, null: 1 credit), and how its usage is kept (durability buffered: in memory until it is flushed; sync: on disk at commit; group: the same, written together with others; no crash loses the last two), from the instant of commit on; errors: 22003, 22004, 22023, MT404';
 
 CREATE FUNCTION mortar.create_key(tenant text, name text,
         scopes text[] DEFAULT NULL, expires_at timestamptz DEFAULT NULL,
@@ -88,6 +88,14 @@ CREATE VIEW mortar.keys WITH (security_invoker = true) AS
     FROM mortar.api_keys;
 COMMENT ON VIEW mortar.keys IS 'API keys without their hashes';
 
+-- Sets in the SELECT list, which need no join: verify_ledger forbids nested loops.
+CREATE VIEW mortar.sync_burns WITH (security_invoker = true) AS
+    SELECT tenant_id, sync_id, minute, unnest(from_accounts) AS from_account,
+        unnest(grant_ids) AS grant_id, unnest(amounts_uc) AS amount_uc
+    FROM mortar.usage_sync;
+COMMENT ON VIEW mortar.sync_burns IS
+    'who paid for usage that waits in usage_sync, as credit_burns says it of usage in the journal';
+
 -- What remains is derived from every entry of a tenant, so ask for one tenant.
 -- Union, not join: each row of the tables is read once.
 CREATE VIEW mortar.grants WITH (security_invoker = true) AS
@@ -113,7 +121,10 @@ CREATE VIEW mortar.grants WITH (security_invoker = true) AS
             GROUP BY tenant_id, grant_id
         UNION ALL
         SELECT tenant_id, grant_id, NULL, -burned_uc, NULL, NULL, NULL, NULL
-            FROM mortar.burn_marks WHERE from_account = 'available') AS m
+            FROM mortar.burn_marks WHERE from_account = 'available'
+        UNION ALL
+        SELECT tenant_id, grant_id, NULL, -amount_uc, NULL, NULL, NULL, NULL
+            FROM mortar.sync_burns WHERE from_account = 'available') AS m
     GROUP BY tenant_id, grant_id;
 COMMENT ON VIEW mortar.grants IS
     'grants and what tables say is left of them; usage that is not flushed yet is not counted, of a grant that has expired the rest is worth nothing';
@@ -134,6 +145,19 @@ CREATE VIEW mortar.lineage WITH (security_invoker = true) AS
     LEFT JOIN mortar.credit_grants g
         ON g.tenant_id = b.tenant_id AND g.grant_id = b.grant_id
     UNION ALL
+    SELECT b.tenant_id, b.sync_id, 'usage', b.minute, b.from_account,
+        nullif(b.grant_id, '00000000-0000-0000-0000-000000000000'), b.amount_uc,
+        g.priority, g.category, g.expires_at,
+        (SELECT jsonb_build_array(jsonb_build_object('meter', q.meter, 'key_id',
+                nullif(q.key_id, '00000000-0000-0000-0000-000000000000'),
+                'route', nullif(q.route, ''), 'minute', q.minute,
+                'quantity', q.qty, 'cost_uc', q.cost_uc))
+            FROM mortar.usage_sync q
+            WHERE q.tenant_id = b.tenant_id AND q.sync_id = b.sync_id)
+    FROM mortar.sync_burns b
+    LEFT JOIN mortar.credit_grants g
+        ON g.tenant_id = b.tenant_id AND g.grant_id = b.grant_id
+    UNION ALL
     SELECT l.tenant_id, l.movement_id, l.kind, l.effective_at, l.from_account,
         l.grant_id, l.amount_uc, g.priority, g.category, g.expires_at, l.meta
     FROM mortar.credit_ledger l
@@ -141,7 +165,7 @@ CREATE VIEW mortar.lineage WITH (security_invoker = true) AS
         ON g.tenant_id = l.tenant_id AND g.grant_id = l.grant_id
     WHERE l.kind <> 'grant';
 COMMENT ON VIEW mortar.lineage IS
-    'which grant paid for what: one row per movement and source, usage as the flusher booked it and entries of the ledger';
+    'which grant paid for what: one row per movement and source, usage as the flusher booked it, or as it stands in usage_sync until then, and entries of the ledger';
 COMMENT ON COLUMN mortar.lineage.what IS
     'of usage: the rows of usage_journal that the movement paid for, as an array; else the entry''s meta';
 COMMENT ON COLUMN mortar.lineage.amount_uc IS

@@ -2,11 +2,11 @@
 -- Usage, and what shared memory holds.
 
 CREATE FUNCTION mortar.record_usage(tenant text, meter text, quantity int8,
-        durability text DEFAULT 'buffered') RETURNS void
+        durability text DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE
     AS 'MODULE_PATHNAME', 'mtr_record_usage';
 COMMENT ON FUNCTION mortar.record_usage(text, text, int8, text) IS
-    'counts and charges usage that the product measured itself, when the transaction commits; errors: MT402, MT403 when the tenant is suspended or closed, MT423 when it is frozen and the meter has a price, MT404, 22003, 22023, 53400 when memory is full or more than max_unflushed_uc would be unflushed, 0A000';
+    'counts and charges usage that the product measured itself, when the transaction commits; durability buffered, group or sync as in set_limit, null: the tenant''s; errors: MT402, MT403 when the tenant is suspended or closed, MT423 when it is frozen and the meter has a price, MT404, 22003, 22023, 25006 for group and sync in a read-only transaction, 53400 when memory is full or more than max_unflushed_uc would be unflushed';
 
 CREATE FUNCTION mortar.usage(tenant text,
         since timestamptz DEFAULT '-infinity',
@@ -22,7 +22,8 @@ COMMENT ON FUNCTION mortar.usage(text, timestamptz, timestamptz, text[], text) I
 CREATE FUNCTION mortar.slot_rows(OUT tenant_id text, OUT state text,
         OUT available_uc int8, OUT held_uc int8, OUT unflushed_uc int8,
         OUT pins int4, OUT max_unflushed_uc int8, OUT debt_uc int8,
-        OUT mode text, OUT grants int4) RETURNS SETOF record
+        OUT mode text, OUT grants int4, OUT durability text,
+        OUT queued int8) RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_slots';
 COMMENT ON FUNCTION mortar.slot_rows() IS 'rows of the view mortar.slots';
 CREATE VIEW mortar.slots WITH (security_invoker = true) AS
@@ -32,6 +33,8 @@ COMMENT ON VIEW mortar.slots IS
 
 COMMENT ON COLUMN mortar.slots.grants IS
     'grants that are not used up, in force or not, as far as memory knows';
+COMMENT ON COLUMN mortar.slots.queued IS
+    'rows of usage_sync that the flusher has not moved to usage_journal yet';
 
 CREATE FUNCTION mortar.cell_rows(OUT tenant_id text, OUT from_account text,
         OUT grant_id uuid, OUT state text, OUT remaining_uc int8,
@@ -51,7 +54,7 @@ CREATE VIEW mortar.loss_bound WITH (security_invoker = true) AS
     LEFT JOIN mortar.limits l ON l.tenant_id = t.tenant_id
     LEFT JOIN mortar.slot_rows() s ON s.tenant_id = t.tenant_id;
 COMMENT ON VIEW mortar.loss_bound IS
-    'per tenant: what usage costs that a crash of this instant would lose, the most it may cost, and how long usage waits at most while the flusher is well; a single call dearer than the bound can be lost by itself';
+    'per tenant: what usage costs that a crash of this instant would lose, the most it may cost, and how long usage waits at most while the flusher is well; a single call dearer than the bound can be lost by itself; usage with durability group or sync cannot be lost and is not in it';
 
 CREATE FUNCTION mortar.flusher_row(OUT state text, OUT pid int4,
         OUT last_flush timestamptz, OUT flushed_rows int8, OUT failures int4,

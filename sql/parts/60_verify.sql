@@ -48,6 +48,9 @@ BEGIN
                         AND (only_these IS NULL OR tenant_id = ANY (only_these))
                 UNION ALL SELECT tenant_id, -burned_uc FROM mortar.burn_marks
                     WHERE from_account = 'debt'
+                        AND (only_these IS NULL OR tenant_id = ANY (only_these))
+                UNION ALL SELECT tenant_id, -amount_uc FROM mortar.sync_burns
+                    WHERE from_account = 'debt'
                         AND (only_these IS NULL OR tenant_id = ANY (only_these))) m
             GROUP BY tenant_id),
         holding AS (
@@ -126,6 +129,7 @@ BEGIN
               UNION ALL SELECT tenant_id FROM mortar.credit_holds
               UNION ALL SELECT tenant_id FROM mortar.api_keys
               UNION ALL SELECT tenant_id FROM mortar.usage_marks
+              UNION ALL SELECT tenant_id FROM mortar.usage_sync
               UNION ALL SELECT tenant_id FROM mortar.burn_marks
               UNION ALL SELECT tenant_id FROM mortar.prices
                 WHERE tenant_id IS NOT NULL) r
@@ -155,6 +159,8 @@ BEGIN
                     WHERE (t IS NULL OR tenant_id = t)
                         AND 'debt' IN (from_account, to_account)
                 UNION ALL SELECT tenant_id, burned_uc FROM mortar.burn_marks
+                    WHERE (t IS NULL OR tenant_id = t) AND from_account = 'debt'
+                UNION ALL SELECT tenant_id, amount_uc FROM mortar.sync_burns
                     WHERE (t IS NULL OR tenant_id = t) AND from_account = 'debt') m
             GROUP BY tenant_id HAVING sum(amount) < 0) d
       UNION ALL
@@ -209,7 +215,8 @@ BEGIN
       UNION ALL
         SELECT 'usage journal has no gap', string_agg(DISTINCT j.tenant_id, ', ')
         FROM (SELECT j.tenant_id, j.from_qty, lag(j.upto_qty, 1, 0::int8) OVER (
-                    PARTITION BY j.tenant_id, j.meter, j.key_id, j.route, j.price_id
+                    PARTITION BY j.tenant_id, j.meter, j.key_id, j.route, j.price_id,
+                        j.durable
                     ORDER BY j.from_qty) AS before
                 FROM mortar.usage_journal j
                 WHERE t IS NULL OR j.tenant_id = t) j
@@ -219,11 +226,11 @@ BEGIN
             string_agg(DISTINCT coalesce(m.tenant_id, j.tenant_id), ', ')
         FROM (SELECT * FROM mortar.usage_marks
                 WHERE t IS NULL OR tenant_id = t) m
-        FULL JOIN (SELECT tenant_id, meter, key_id, route, price_id,
+        FULL JOIN (SELECT tenant_id, meter, key_id, route, price_id, durable,
                     max(upto_qty) AS upto_qty, sum(cost_uc) AS cost_uc
                 FROM mortar.usage_journal WHERE t IS NULL OR tenant_id = t
-                GROUP BY tenant_id, meter, key_id, route, price_id) j
-            USING (tenant_id, meter, key_id, route, price_id)
+                GROUP BY tenant_id, meter, key_id, route, price_id, durable) j
+            USING (tenant_id, meter, key_id, route, price_id, durable)
         WHERE m.upto_qty IS DISTINCT FROM j.upto_qty
             OR m.cost_uc IS DISTINCT FROM j.cost_uc
       UNION ALL
@@ -237,6 +244,11 @@ BEGIN
                 GROUP BY tenant_id, movement_id) b
             USING (tenant_id, movement_id)
         WHERE coalesce(j.amount, 0) <> coalesce(b.amount, 0)
+      UNION ALL
+        SELECT 'queued usage is paid for', string_agg(DISTINCT q.tenant_id, ', ')
+        FROM mortar.usage_sync q
+        WHERE (t IS NULL OR q.tenant_id = t) AND q.cost_uc <> (
+            SELECT coalesce(sum(a), 0) FROM unnest(q.amounts_uc) a)
       UNION ALL
         SELECT 'burn marks agree with burns',
             string_agg(DISTINCT coalesce(m.tenant_id, b.tenant_id), ', ')

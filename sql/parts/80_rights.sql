@@ -26,9 +26,8 @@ DECLARE
 BEGIN
     FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys',
         'credit_grants', 'credit_ledger', 'credit_holds', 'idempotency', 'prices',
-        'usage_journal',
-        'usage_marks', 'credit_burns', 'burn_marks', 'epochs', 'doc_tables',
-        'doc_rows']
+        'usage_journal', 'usage_marks', 'usage_sync', 'credit_burns', 'burn_marks',
+        'epochs', 'doc_tables', 'doc_rows']
     LOOP
         EXECUTE format('ALTER TABLE mortar.%I OWNER TO mortar_owner', x);
         EXECUTE format('ALTER TABLE mortar.%I ENABLE ROW LEVEL SECURITY', x);
@@ -65,7 +64,8 @@ BEGIN
     END LOOP;
 
     FOREACH x IN ARRAY ARRAY['tenants', 'limits', 'api_keys', 'credit_grants',
-        'credit_ledger', 'credit_holds', 'prices', 'usage_marks', 'burn_marks']
+        'credit_ledger', 'credit_holds', 'prices', 'usage_marks', 'usage_sync',
+        'burn_marks']
     LOOP
         EXECUTE format('CREATE TRIGGER note_write '
             'BEFORE INSERT OR UPDATE OR DELETE ON mortar.%I '
@@ -73,7 +73,8 @@ BEGIN
         EXECUTE format('ALTER TABLE mortar.%I '
             'ENABLE ALWAYS TRIGGER note_write', x);
     END LOOP;
-    FOREACH x IN ARRAY ARRAY['limits', 'api_keys', 'usage_marks', 'burn_marks']
+    FOREACH x IN ARRAY ARRAY['limits', 'api_keys', 'usage_marks', 'usage_sync',
+        'burn_marks']
     LOOP
         EXECUTE format('CREATE TRIGGER note_truncate BEFORE TRUNCATE '
             'ON mortar.%I EXECUTE FUNCTION mortar.note_write()', x);
