@@ -91,7 +91,11 @@ mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 				mtr_loose_refund(t, end->now, r->which, r->amount);
 			break;
 		case MTR_RECORD_DEBIT: /* taken for good already */
-		case MTR_RECORD_HOLD:  /* summed up in the pin, like those below */
+			/* no usage, so there is nothing of it to be flushed */
+			if (r->which == MTR_PURSE_ISSUED && r->amount > 0)
+				mtr_purse_back(&t->purse, end->now, r->which, r->amount);
+			break;
+		case MTR_RECORD_HOLD: /* summed up in the pin, like those below */
 		case MTR_RECORD_UNHOLD:
 		case MTR_RECORD_RELEASING:
 		case MTR_RECORD_LIFE:
@@ -171,7 +175,7 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			pin->back -= r->amount;
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount > 0 && MTR_IS_LOOSE(r->which))
+			if (r->amount != 0 && MTR_IS_LOOSE(r->which))
 				mtr_loose_back(t, pin, now, r->which, r->amount);
 			else if (r->amount > 0)
 				mtr_purse_back(&t->purse, now, r->which, r->amount);
