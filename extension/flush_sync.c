@@ -360,7 +360,7 @@ pin(const MtrFlushBatch *b, MtrTenant *t, int64 *queued)
 {
 	bool ok;
 
-	mtr_xact_reserve(0);
+	mtr_xact_reserve_pin();
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
 	SpinLockAcquire(&t->mutex);
 	/* also one that is stale: what is queued keeps it from being loaded again */

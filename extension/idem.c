@@ -10,8 +10,8 @@
  *
  * Locks are shared by the whole server, so a transaction takes LOCKED_KEYS of
  * them at most.  Its further keys rely on the unique index alone: who stores a
- * key second waits there, finds it stored and replays; or, from REPEATABLE READ
- * on, fails with 40001 and replays when it tries again.
+ * key second waits there, finds it stored and replays.  Under REPEATABLE READ the
+ * wait ends in a serialization failure, which a subtransaction keeps to itself.
  */
 #include "mortar.h"
 
@@ -22,6 +22,7 @@
 #include "mb/pg_wchar.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
+#include "utils/resowner.h"
 
 #include "idem.h"
 #include "life.h"
@@ -162,11 +163,52 @@ store_key(const MtrIdem *idem, const pg_uuid_t *result)
 	return SPI_processed == 1;
 }
 
+/* the same, where waiting for somebody who stores it ends in 40001 */
+static bool
+try_store_key(const MtrIdem *idem, const pg_uuid_t *result)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool stored = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		stored = store_key(idem, result);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_T_R_SERIALIZATION_FAILURE)
+			ReThrowError(error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return stored;
+}
+
 bool
 mtr_idem_store(const MtrIdem *idem, pg_uuid_t *result)
 {
+	bool stored;
+
 	mtr_new_id(result);
-	if (store_key(idem, result))
+	/* whether somebody is at it without a lock cannot be known */
+	stored = XactIsoLevel == XACT_REPEATABLE_READ ? try_store_key(idem, result)
+												  : store_key(idem, result);
+
+	if (stored)
 		return true;
 	if (!find_key(idem, result))
 		elog(ERROR, "an idempotency key is stored and cannot be found");
