@@ -365,7 +365,11 @@ cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	MtrAgain   again = {0};
+	int        own = mtr_loose_find_own(t, grant_id);
 
+	if (own != -1)
+		return mtr_loose_at(own)->grant.expires_at > GetCurrentTimestamp() ? own
+																		   : -1;
 	for (;;)
 	{
 		TimestampTz now = GetCurrentTimestamp();
@@ -410,15 +414,21 @@ mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 void
 mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part)
 {
+	MtrPinned  *pin = mtr_xact_pinned(t);
 	TimestampTz now = GetCurrentTimestamp();
 
-	Assert(mtr_xact_pinned(t)->cells & (1u << cell));
+	Assert(MTR_IS_LOOSE(cell) || (pin->cells & (1u << cell)));
 	mtr_xact_reserve(1);
 	part->cell = cell;
-	SpinLockAcquire(&t->mutex);
-	part->amount =
-		mtr_purse_take_cell(&t->purse, Max(now, t->last_posted), cell, most);
-	SpinLockRelease(&t->mutex);
+	if (MTR_IS_LOOSE(cell))
+		part->amount = mtr_loose_take(pin, cell, most);
+	else
+	{
+		SpinLockAcquire(&t->mutex);
+		part->amount = mtr_purse_take_cell(&t->purse, Max(now, t->last_posted),
+										   cell, most);
+		SpinLockRelease(&t->mutex);
+	}
 	if (part->amount > 0)
 		mtr_xact_debit(t, part);
 }

@@ -127,13 +127,14 @@ extern pg_uuid_t   mtr_part_grant(MtrTenant *t, const struct mtr_part *part);
 extern void mtr_give(MtrTenant *t, const struct mtr_grant *grant);
 
 /*
- * The cell of a grant, loaded into one if it has none: it keeps it until this
- * transaction ends, or takes again when nothing is left of it.	 -1 when the grant has ended (or does not exist): what comes back to
- * it is gone, and nothing is left to be taken.	 Raises 55P03.
+ * The cell of a grant, loaded into one if it has none: it keeps it until this transaction
+ * ends, or takes again when nothing is left of it.	 A loose one (loose.h) for an own grant
+ * that has no cell.  -1 when the grant has ended (or does not exist): what comes back to it
+ * is gone, and nothing is left to be taken.  Raises 55P03.
  */
 extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
-/* the same for mtr_refund(), which does not need one: a loose grant (loose.h), if so */
+/* the same for mtr_refund(), which does not need one: a loose grant, if so */
 extern int mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
 /*

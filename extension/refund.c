@@ -130,6 +130,14 @@ mtr_refund(MtrTenant *t, int cell, int64 amount)
 
 	Assert(amount > 0 && amount <= MTR_MAX_AMOUNT_UC);
 	mtr_xact_reserve(1);
+	if (MTR_IS_LOOSE(cell) && mtr_loose_at(cell)->own)
+	{
+		/* nobody else has to do with it: it is as if it had not been taken */
+		mtr_loose_back(t, pin, 0, cell, amount);
+		part.amount = -amount;
+		mtr_xact_debit(t, &part);
+		return;
+	}
 	if (cell >= 0)
 	{
 		SpinLockAcquire(&t->mutex);

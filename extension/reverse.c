@@ -206,7 +206,7 @@ void_grant(Call *c, const pg_uuid_t *movement_id)
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_grant",
 				   "there is no such grant");
 	cell = mtr_grant_cell(c->t, &c->id);
-	if (cell >= 0)
+	if (cell != -1)
 		mtr_take_grant(c->t, cell, MTR_MAX_AMOUNT_UC, &part);
 	if (part.amount == 0)
 		mtr_refuse(MTR_ERR_CONFLICT, "nothing_left",

@@ -148,7 +148,7 @@ mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
 	}
 
 	mtr_refuse_recovery();
-	mtr_xact_reserve(0);
+	mtr_xact_reserve_pin();
 	place = place_of(tenant);
 	if (*place != NULL && prove_and_pin(*place, db_index(), tenant, &refill))
 	{
@@ -451,7 +451,7 @@ mtr_tenant_new(const char *tenant)
 	MtrTenant *t = NULL;
 	bool       occupied = false;
 
-	mtr_xact_reserve(0);
+	mtr_xact_reserve_pin();
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
 	{
 		int        db = db_index();

@@ -44,8 +44,7 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 
 	pin->back = 0;
 	mtr_purse_settle(&t->purse, now, back);
-	if (pin->durable)
-		mtr_unflushed_settle(t);
+	mtr_unflushed_settle(t);
 }
 
 /* what was held is given back, or used up, and what was spent comes back */

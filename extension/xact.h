@@ -63,15 +63,16 @@ mtr_is_giving(const MtrPinned *pin)
 extern void mtr_xact_init(void);
 
 /*
- * Makes room for one more pin and n more records.	Call before changing shared
- * memory, so that running out of memory changes nothing.
+ * Makes room for one more pin, or n more records.	Call before changing shared memory,
+ * so that running out of memory changes nothing.  The first moves all pins.
  */
+extern void mtr_xact_reserve_pin(void);
 extern void mtr_xact_reserve(int n);
 
 /* the pin of the tenant with that name, NULL if this transaction has none */
 extern MtrPinned *mtr_xact_find(const char *tenant);
 
-/* the pin of a tenant that is pinned; valid until the next mtr_xact_pin */
+/* the pin of a tenant that is pinned; valid until the next mtr_xact_reserve_pin */
 extern MtrPinned *mtr_xact_pinned(MtrTenant *t);
 
 /*
@@ -87,7 +88,10 @@ extern void mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new);
  */
 extern void mtr_xact_unpin_unused(MtrTenant *t);
 
-/* a part of a debit, which rows of this transaction book */
+/*
+ * A part of a debit, which rows of this transaction book; a negative one is what comes
+ * back to an own grant that has no cell.
+ */
 extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
 
 /* takes back what the same level has noted */

@@ -124,8 +124,6 @@ undo_usage(const MtrRecord *r, MtrTenant *t)
 	c->priced -= r->amount;
 	if (r->kind == MTR_RECORD_DURABLE_USAGE)
 		c->queued -= r->amount;
-	else
-		t->unflushed_uc -= worth;
 	return worth;
 }
 
@@ -173,7 +171,7 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			pin->back -= r->amount;
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount > 0 && MTR_IS_LOOSE(r->which))
+			if (r->amount != 0 && MTR_IS_LOOSE(r->which))
 				mtr_loose_back(t, pin, now, r->which, r->amount);
 			else if (r->amount > 0)
 				mtr_purse_back(&t->purse, now, r->which, r->amount);

@@ -74,6 +74,35 @@ EXECUTE a_grant (1, 0, 'promo', now() + '1 us');
 EXECUTE a_grant (1, 100, 'paid', NULL);
 ROLLBACK;
 
+-- usage and who paid for it
+PREPARE a_journal (int8, int8, int8) AS INSERT INTO mortar.usage_journal (tenant_id, meter, key_id, route, price_id, from_qty, upto_qty, minute, cost_uc, movement_id, epoch_id)
+    SELECT 'ent_a', 'requests', id, '', id, $1, $2, now(), $3, id, id FROM gen_random_uuid() id;
+EXECUTE a_journal (-1, 1, 0);
+EXECUTE a_journal (1, 1, 0);
+EXECUTE a_journal (0, 1, -1);
+BEGIN;
+EXECUTE a_journal (0, 1, 0);
+ROLLBACK;
+PREPARE a_sync (int8, int8, text[], uuid[], int8[]) AS INSERT INTO mortar.usage_sync (tenant_id, sync_id, meter, key_id, route, price_id, qty, minute, cost_uc, from_accounts, grant_ids, amounts_uc, epoch_id)
+    SELECT 'ent_a', id, 'requests', id, '', id, $1, now(), $2, $3, $4, $5, id FROM gen_random_uuid() id;
+EXECUTE a_sync (0, 0, '{}', '{}', '{}');
+EXECUTE a_sync (1, -1, '{}', '{}', '{}');
+EXECUTE a_sync (1, 1, '{debt}', '{}', '{1}');
+EXECUTE a_sync (1, 1, '{}', ARRAY[:'grant_id'::uuid], '{1}');
+BEGIN;
+EXECUTE a_sync (1, 1, '{available}', ARRAY[:'grant_id'::uuid], '{1}');
+ROLLBACK;
+PREPARE a_burn (text, uuid, int8) AS INSERT INTO mortar.credit_burns (tenant_id, movement_id, from_account, grant_id, amount_uc, epoch_id)
+    SELECT 'ent_a', id, $1, $2, $3, id FROM gen_random_uuid() id;
+EXECUTE a_burn ('available', :'grant_id', 0);
+EXECUTE a_burn ('available', '00000000-0000-0000-0000-000000000000', 1);
+EXECUTE a_burn ('debt', :'grant_id', 1);
+EXECUTE a_burn ('held', '00000000-0000-0000-0000-000000000000', 1);
+BEGIN;
+EXECUTE a_burn ('available', :'grant_id', -1);
+EXECUTE a_burn ('issued', '00000000-0000-0000-0000-000000000000', 1);
+ROLLBACK;
+
 -- idempotency keys
 PREPARE a_key (text) AS INSERT INTO mortar.idempotency (tenant_id, key, fingerprint, result)
     VALUES ('ent_a', $1, '', gen_random_uuid());

@@ -214,6 +214,30 @@ for my $end ('COMMIT', 'ROLLBACK') {
   is(state_of($tenant), '100|0|9|1', 'a tenant without limits is charged for as much as five times a balance');
 }
 
+# what a transaction has given itself: more grants than memory tells apart come back, and
+# can be taken back, like others
+{
+  my $tenant = tenant('own', 5);
+  my $out = admin("BEGIN; CREATE TEMP TABLE g ON COMMIT DROP AS SELECT i, mortar.grant_credits('$tenant', 10, 'g' || i, priority => i) AS id"
+    . " FROM generate_series(1, 20) i; SELECT mortar.charge('$tenant', 190, 'c') AS charge \\gset\n"
+    . "SAVEPOINT s; SELECT mortar.reverse('$tenant', :'charge', 'r') IS NOT NULL; ROLLBACK TO s;"
+    . "SELECT available_uc FROM mortar.balance('$tenant'); SELECT mortar.reverse('$tenant', :'charge', 'r', 175) IS NOT NULL;"
+    . "SELECT available_uc FROM mortar.balance('$tenant'); SELECT mortar.void_grant('$tenant', id, 'v', 'x') IS NOT NULL FROM g WHERE i = 18;"
+    . "SELECT mortar.hold('$tenant', 170, '1 hour', 'h') AS hold \\gset\n"
+    . "SELECT mortar.void_hold('$tenant', :'hold', 'vh') IS NOT NULL; COMMIT; SELECT available_uc FROM mortar.balance('$tenant')");
+  is($out, "t\n15\nt\n190\nt\nt\n180", 'of twenty own grants a charge comes back, a grant is taken back, a hold freed');
+  is(admin("SELECT check_name, detail FROM mortar.verify_ledger('$tenant') WHERE NOT ok"), '', 'and it adds up');
+}
+
+# a transaction has to do with any number of tenants, and lets go of all of them
+{
+  admin("SELECT mortar.create_tenant('crowd' || i), mortar.set_limit('crowd' || i, 'soft'), mortar.charge('crowd' || i, 50, 'c')"
+    . " FROM generate_series(1, 70) i");
+  admin("SELECT mortar.reverse(tenant_id, entry_id, 'r') FROM mortar.credit_ledger WHERE tenant_id LIKE 'crowd%' AND kind = 'charge'");
+  is(admin("SELECT count(*), sum(pins) FROM mortar.cells WHERE tenant_id LIKE 'crowd%' AND from_account = 'debt'"), '70|0',
+    'debt of 70 tenants is given back in one transaction, which keeps none of them');
+}
+
 # limits are set while others spend what they get back: nobody sees a limit in between
 {
   my $tenant = tenant('between', 1_000_100);

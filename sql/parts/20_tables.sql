@@ -92,9 +92,9 @@ COMMENT ON COLUMN mortar.credit_grants.priority IS
 COMMENT ON COLUMN mortar.credit_grants.expires_at IS
     'from this instant on what remains is worth nothing; null: never';
 
--- The executor reads the text of a constraint again in each INSERT.  So a table that
--- every charge writes to has one, and a short one: the list of what may move where,
--- in SQL, cost a charge more than all its work.  verify_ledger() has that list.
+-- The executor reads the text of a constraint again in each INSERT.  So a table to which
+-- calls write has one, and a short one: the list of what may move where, in SQL,
+-- cost a charge more than all its work.  verify_ledger() has that list.
 CREATE FUNCTION mortar.is_entry(kind text, from_account text, to_account text,
         amount_uc int8, grant_id uuid) RETURNS bool
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'mtr_is_entry';
@@ -182,16 +182,17 @@ CREATE TABLE mortar.usage_journal (
     key_id     uuid NOT NULL,
     route      text NOT NULL,
     price_id   uuid NOT NULL,
-    from_qty   int8 NOT NULL CHECK (from_qty >= 0),
+    from_qty   int8 NOT NULL,
     upto_qty   int8 NOT NULL,
     minute     timestamptz NOT NULL,
-    cost_uc    int8 NOT NULL CHECK (cost_uc >= 0),
+    cost_uc    int8 NOT NULL,
     movement_id uuid NOT NULL,
     epoch_id   uuid NOT NULL,
     flushed_at timestamptz NOT NULL DEFAULT now(),
     durable    bool NOT NULL DEFAULT false,
     PRIMARY KEY (tenant_id, meter, key_id, route, price_id, durable, from_qty),
-    CHECK (upto_qty > from_qty)
+    CONSTRAINT usage_journal_check
+        CHECK (from_qty >= 0 AND upto_qty > from_qty AND cost_uc >= 0)
 );
 COMMENT ON TABLE mortar.usage_journal IS
     'usage as it was flushed: a usage slot counts up for ever, a row says which stretch of it fell into which minute and what it cost; insert-only';
@@ -228,16 +229,16 @@ CREATE TABLE mortar.usage_sync (
     key_id        uuid NOT NULL,
     route         text NOT NULL,
     price_id      uuid NOT NULL,
-    qty           int8 NOT NULL CHECK (qty > 0),
+    qty           int8 NOT NULL,
     minute        timestamptz NOT NULL,
-    cost_uc       int8 NOT NULL CHECK (cost_uc >= 0),
+    cost_uc       int8 NOT NULL,
     from_accounts text[] NOT NULL,
     grant_ids     uuid[] NOT NULL,
     amounts_uc    int8[] NOT NULL,
     epoch_id      uuid NOT NULL,
     PRIMARY KEY (tenant_id, sync_id),
-    CONSTRAINT usage_sync_parts_check CHECK (
-        cardinality(from_accounts) = cardinality(amounts_uc)
+    CONSTRAINT usage_sync_check CHECK (qty > 0 AND cost_uc >= 0
+        AND cardinality(from_accounts) = cardinality(amounts_uc)
         AND cardinality(grant_ids) = cardinality(amounts_uc))
     -- a queue is empty again and again: giving back its pages would lock it
 ) WITH (vacuum_truncate = off);
@@ -251,15 +252,16 @@ COMMENT ON COLUMN mortar.usage_sync.from_accounts IS
 CREATE TABLE mortar.credit_burns (
     tenant_id    text COLLATE "C" NOT NULL,
     movement_id  uuid NOT NULL,
-    from_account text NOT NULL
-                 CHECK (from_account IN ('available', 'debt', 'issued')),
+    from_account text NOT NULL,
     grant_id     uuid NOT NULL,
-    amount_uc    int8 NOT NULL CHECK (amount_uc <> 0),
+    amount_uc    int8 NOT NULL,
     epoch_id     uuid NOT NULL,
     burned_at    timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, movement_id, from_account, grant_id),
-    CONSTRAINT credit_burns_grant_check CHECK ((from_account = 'available')
-        = (grant_id <> '00000000-0000-0000-0000-000000000000'))
+    CONSTRAINT credit_burns_check CHECK (amount_uc <> 0
+        AND from_account IN ('available', 'debt', 'issued')
+        AND (from_account = 'available')
+            = (grant_id <> '00000000-0000-0000-0000-000000000000'))
 );
 COMMENT ON TABLE mortar.credit_burns IS
     'who paid for usage: what one flush booked of one tenant, by grant; the amounts of a movement sum to the cost of its rows in usage_journal; insert-only';
