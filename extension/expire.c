@@ -218,9 +218,10 @@ mtr_expired_of(MtrTenant *t, MtrExpired *e)
 }
 
 void
-mtr_expired_stored(const char *tenant, MtrExpired *e)
+mtr_expired_stored(const char *tenant, TimestampTz last_posted, MtrExpired *e)
 {
-	Window w = {.first = DT_NOBEGIN, .now = GetCurrentTimestamp()};
+	Window w = {.first = DT_NOBEGIN,
+				.now = Max(GetCurrentTimestamp(), last_posted)};
 
 	SPI_connect();
 	sum_up(tenant, &w, MTR_SNAP_OTHERS, e);

@@ -25,7 +25,8 @@ typedef struct MtrExpired
 extern void mtr_expired_of(MtrTenant *t, MtrExpired *e);
 
 /* the same of tables alone */
-extern void mtr_expired_stored(const char *tenant, MtrExpired *e);
+extern void
+mtr_expired_stored(const char *tenant, TimestampTz last_posted, MtrExpired *e);
 
 /*
  * For who is about to take amount_uc: releases as many holds that have expired as it

@@ -97,19 +97,22 @@ mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters)
 }
 
 bool
-mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
+mtr_gate_is_short(MtrTenant *t, int64 amount_uc, MtrShortfall *s)
 {
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 	MtrPinned  *pin = mtr_xact_pinned(t);
 	bool        is_short;
 
-	if (!mtr_meters_cost(t, route, meters))
-		return true;
-
 	SpinLockAcquire(&t->mutex);
-	is_short = mtr_is_short_locked(t, pin, now, 1, s);
+	is_short = mtr_is_short_locked(t, pin, now, amount_uc, s);
 	SpinLockRelease(&t->mutex);
-	return !is_short;
+	return is_short;
+}
+
+bool
+mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
+{
+	return !mtr_meters_cost(t, route, meters) || !mtr_gate_is_short(t, 1, s);
 }
 
 void

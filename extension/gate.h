@@ -63,6 +63,9 @@ extern int64 mtr_available(MtrTenant *t);
 extern bool
 mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s);
 
+/* would taking that much be short now?  Then *s is filled. */
+extern bool mtr_gate_is_short(MtrTenant *t, int64 amount_uc, MtrShortfall *s);
+
 /* has one of these meters (bit mask) a price above 0? */
 extern bool mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters);
 

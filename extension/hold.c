@@ -171,13 +171,8 @@ mtr_hold(PG_FUNCTION_ARGS)
 
 	t = mtr_tenant_pin(tenant);
 	SPI_connect();
-	if (!mtr_idem_replayed(&idem, &hold_id))
-	{
-		mtr_require_movable(t);
-		mtr_new_id(&hold_id);
-		if (mtr_idem_store(&idem, &hold_id))
-			place_hold(t, &entry, expiry(t, ttl), meta, &hold_id);
-	}
+	if (mtr_idem_claim(&idem, t, &hold_id))
+		place_hold(t, &entry, expiry(t, ttl), meta, &hold_id);
 	SPI_finish();
 	PG_RETURN_DATUM(mtr_uuid_datum(&hold_id));
 }
@@ -312,13 +307,8 @@ resolve(FunctionCallInfo fcinfo, const char *func, int key_arg,
 
 	r.t = mtr_tenant_pin(r.tenant);
 	SPI_connect();
-	if (!mtr_idem_replayed(&r.idem, &movement_id))
-	{
-		mtr_require_movable(r.t);
-		mtr_new_id(&movement_id);
-		if (mtr_idem_store(&r.idem, &movement_id))
-			do_it(&r, &movement_id);
-	}
+	if (mtr_idem_claim(&r.idem, r.t, &movement_id))
+		do_it(&r, &movement_id);
 	SPI_finish();
 	PG_RETURN_DATUM(mtr_uuid_datum(&movement_id));
 }

@@ -124,6 +124,10 @@ mtr_refund(MtrTenant *t, int cell, int64 amount)
 	struct mtr_part part = {.cell = cell, .amount = amount};
 	bool            ok = true;
 
+	/* what was issued has never moved a credit: nothing comes back */
+	if (cell == MTR_PURSE_ISSUED)
+		part.amount = 0;
+
 	Assert(amount > 0 && amount <= MTR_MAX_AMOUNT_UC);
 	mtr_xact_reserve(1);
 	if (MTR_IS_LOOSE(cell) && mtr_loose_at(cell)->own)

@@ -103,13 +103,8 @@ do_once(Call *c, void (*do_it)(Call *c, const pg_uuid_t *movement_id))
 
 	c->t = mtr_tenant_pin(c->tenant);
 	SPI_connect();
-	if (!mtr_idem_replayed(&c->idem, &movement_id))
-	{
-		mtr_require_movable(c->t);
-		mtr_new_id(&movement_id);
-		if (mtr_idem_store(&c->idem, &movement_id))
-			do_it(c, &movement_id);
-	}
+	if (mtr_idem_claim(&c->idem, c->t, &movement_id))
+		do_it(c, &movement_id);
 	SPI_finish();
 	return mtr_uuid_datum(&movement_id);
 }

@@ -57,6 +57,17 @@ make_key(MtrTenantHashKey *key, int db, const char *tenant)
 }
 
 /*
+ * The mutex is held.  Grants that have started or ended in memory cannot be called
+ * back.  When the clock has been set back before that, tables say something else.
+ */
+static bool
+is_ahead_of_clock(const MtrTenant *t, TimestampTz now)
+{
+	return t->purse.judged_at > Max(now, t->last_posted) &&
+		   t->purse.judged_at > GetCurrentTimestamp();
+}
+
+/*
  * Proves that the slot is the tenant's and current, and pins it.  *refill: grants had
  * better be read from tables.
  */
@@ -69,7 +80,8 @@ prove_and_pin(MtrTenant *t, int db, const char *tenant, bool *refill)
 
 	SpinLockAcquire(&t->mutex);
 	ok = t->state == MTR_TENANT_READY && t->db == db &&
-		 t->generation == generation && strcmp(t->tenant_id, tenant) == 0;
+		 t->generation == generation && strcmp(t->tenant_id, tenant) == 0 &&
+		 !is_ahead_of_clock(t, now);
 	if (ok)
 	{
 		t->pins++;
@@ -419,7 +431,7 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->life = MTR_LIFE_ACTIVE;
 	t->frozen = false;
 	mtr_purse_init(&t->purse);
-	t->held = t->unflushed_uc = t->queued = t->releasing_uc = 0;
+	t->held = t->unflushed_uc = t->releasing_uc = t->queued = 0;
 	t->next_hold_expiry = DT_NOEND;
 	t->durability = MTR_DURABLE_BUFFERED;
 	t->giving = 0;

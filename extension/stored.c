@@ -216,16 +216,17 @@ mtr_tenant_stored(const char *tenant, MtrStored *s)
 int64
 mtr_stored_available(const MtrStored *s)
 {
-	int64 available = -s->debt;
+	int64       available = -s->debt;
+	TimestampTz now = Max(s->now, s->last_posted);
 
 	for (int i = 0; i < s->ngrants; i++)
 	{
 		const struct mtr_grant *g = &s->grants[i];
 
-		if (g->expires_at <= s->now)
+		if (g->expires_at <= now)
 			/* what others make up for */
 			available += g->remaining - Max(0, Min(g->remaining, g->amount));
-		else if (g->effective_at <= s->now)
+		else if (g->effective_at <= now)
 			available += g->remaining;
 	}
 	return available;

@@ -44,8 +44,7 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 
 	pin->back = 0;
 	mtr_purse_settle(&t->purse, now, back);
-	if (pin->durable)
-		mtr_unflushed_settle(t);
+	mtr_unflushed_settle(t);
 }
 
 /* what was held is given back, or used up, and what was spent comes back */
@@ -63,8 +62,7 @@ commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 		t->purse.reload_wanted = true;
 	if (!pin->refunds)
 		return;
-	/* what was issued is not counted any more */
-	for (int i = 0; i < MTR_PURSE_ISSUED; i++)
+	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
 		if (pin->refund[i] > 0)
 			mtr_purse_back(&t->purse, now, i, pin->refund[i]);
 	mtr_purse_settle(&t->purse, now, 0);

@@ -91,11 +91,7 @@ mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 				mtr_loose_refund(t, end->now, r->which, r->amount);
 			break;
 		case MTR_RECORD_DEBIT: /* taken for good already */
-			/* no usage, so there is nothing of it to be flushed */
-			if (r->which == MTR_PURSE_ISSUED && r->amount > 0)
-				mtr_purse_back(&t->purse, end->now, r->which, r->amount);
-			break;
-		case MTR_RECORD_HOLD: /* summed up in the pin, like those below */
+		case MTR_RECORD_HOLD:  /* summed up in the pin, like those below */
 		case MTR_RECORD_UNHOLD:
 		case MTR_RECORD_RELEASING:
 		case MTR_RECORD_LIFE:
@@ -128,8 +124,6 @@ undo_usage(const MtrRecord *r, MtrTenant *t)
 	c->priced -= r->amount;
 	if (r->kind == MTR_RECORD_DURABLE_USAGE)
 		c->queued -= r->amount;
-	else
-		t->unflushed_uc -= worth;
 	return worth;
 }
 

@@ -172,7 +172,9 @@ mtr_xact_debit(MtrTenant *t, const struct mtr_part *part)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 
-	add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell)->amount += part->amount;
+	/* of what was issued nothing has to be undone (take.c) */
+	add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell)->amount +=
+		part->cell == MTR_PURSE_ISSUED ? 0 : part->amount;
 }
 
 void
@@ -364,6 +366,7 @@ mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
 	SpinLockAcquire(&t->mutex);
 	step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
 	mode_step = (int) mode - (t->purse.mode + pin->mode);
+	durability_step = (int) durability - (t->durability + pin->durability);
 	floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
 	durability_step = (int) durability - (t->durability + pin->durability);
 	SpinLockRelease(&t->mutex);

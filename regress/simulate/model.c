@@ -295,7 +295,8 @@ at_rest(int g)
 		if (w.tx[i].state != TX_NONE &&
 			(w.tx[i].refs & (1u << cell | 1u << MTR_PURSE_DEBT)))
 			return false;
-	return m.g[g].burned == w.t.burned[g] && !w.purse.flushing;
+	return m.g[g].burned == w.t.burned[g] && !w.purse.flushing &&
+		   !(w.flush.drain.refs & (1u << cell));
 }
 
 int
