@@ -34,7 +34,13 @@ my $gateway = Mortar::gateway($node, args => [qw(--threads 1 --connections 1)]);
 $gateway->request('POST', '/v1/acme/db/tables', key => $key, json => { name => 'notes' });
 
 sub super { return $node->safe_psql($Mortar::database, $_[0]); }
-sub until_true { return $node->poll_query_until($Mortar::database, $_[0]) || die "in vain: $_[0]"; }
+sub until_true {
+  my ($query) = @_;
+  # while the server recovers it refuses psql, which may be gone before it is asked
+  my $true = eval { $node->poll_query_until($Mortar::database, $query) };
+  return until_true($query) if $@ =~ /Broken pipe/;
+  return $true || die "in vain: $query $@";
+}
 sub epoch { return super('SELECT epoch_id FROM mortar.credit_ledger ORDER BY posted_at DESC LIMIT 1'); }
 sub pid_of { return super("SELECT min(pid) FROM pg_stat_activity WHERE $_[0]"); }
 sub flusher { return pid_of("backend_type = 'mortar flusher'"); }
