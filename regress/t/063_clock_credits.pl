@@ -10,9 +10,14 @@ use FindBin;
 use lib $FindBin::Bin;
 use Clock;
 use Mortar;
+use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $node = Clock::node('main');
+my $node = Clock::node('main', init => [ allows_streaming => 1 ]);
+$node->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'backup', has_streaming => 1);
+Clock::start(sub { $standby->start; });
 
 # what memory holds is no longer current: the next call of each tenant loads it
 sub forget { super("UPDATE mortar.tenants SET name = 'changed by hand' WHERE tenant_id = 'busy'"); return; }
@@ -50,6 +55,10 @@ sub is_right {
     forget();
   }
   balance($_) for qw(busy idle);
+  $node->wait_for_catchup($standby, 'replay', $node->lsn('flush'));
+  is($standby->safe_psql($Mortar::database, "SELECT available_uc, held_uc FROM mortar.balance('$_')"), $expected{$_}, "$when: what a standby says of $_")
+    for qw(busy idle);
+  is($standby->safe_psql($Mortar::database, 'SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok'), '', '... and of the books');
   return;
 }
 is_right('at first', busy => '1220|70', idle => '1220|70');

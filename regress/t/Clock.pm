@@ -19,12 +19,19 @@ use Time::Local qw(timegm);
 
 my $clock = PostgreSQL::Test::Utils::tempdir() . '/clock';
 
-# node(NAME, ...): as Mortar::node
-sub node {
-  set(0);
+# start(CODE): servers that the code starts have that clock
+sub start {
+  my ($code) = @_;
   local $ENV{SHIFT_CLOCK} = $clock;
   local $ENV{LD_PRELOAD} = "$FindBin::Bin/../modules/shift_clock.so";
-  return Mortar::node(@_);
+  return $code->();
+}
+
+# node(NAME, ...): as Mortar::node
+sub node {
+  my @arguments = @_;
+  set(0);
+  return start(sub { Mortar::node(@arguments) });
 }
 
 # set(SECONDS): by so much the server's clock differs from the machine's
