@@ -86,6 +86,7 @@ static MtrStmt stmt_prices = {
 /*
  * The first $2 rows.	 No joins: the queue is now empty and now full, so that no
  * statistics tell how large it is.  Most rows have one source, which needs no unnest.
+ * What a superuser may have put into the arrays must not end the flusher.
  */
 static MtrStmt stmt_take = {
 	.sql = "WITH gone AS ("
@@ -108,6 +109,8 @@ static MtrStmt stmt_take = {
 		   "FROM gone GROUP BY meter, key_id, route, price_id, minute "
 		   "UNION ALL SELECT 1, account, grant_id, NULL, NULL, NULL,"
 		   "  sum(amount)::pg_catalog.int8, 0 FROM part "
+		   "WHERE account IS NOT NULL AND grant_id IS NOT NULL"
+		   "  AND amount IS NOT NULL "
 		   "GROUP BY account, grant_id "
 		   "ORDER BY is_part, name, route, id, price_id, minute",
 	.role = MTR_ROLE_OWNER,

@@ -222,5 +222,12 @@ CALL pg_temp.flushed();
 SELECT t, (mortar.balance('dur_' || t)).available_uc FROM unnest('{a,b,c,d,e,f,g}'::text[]) t;
 :state 'dur_a';
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
+-- nor does it stop the flusher, if it comes to that
+INSERT INTO mortar.usage_sync SELECT 'dur_d', gen_random_uuid(), meter, key_id, route, price_id, 2, minute, 0, '{NULL}', '{NULL}', '{NULL}', epoch_id
+    FROM mortar.usage_journal WHERE tenant_id = 'dur_d' AND meter = 'requests' LIMIT 1;
+SELECT available_uc FROM mortar.balance('dur_d');
+CALL pg_temp.flushed();
+:state 'dur_d';
+SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
 SELECT mortar.set_price('requests', 0, 1) IS NOT NULL AS free;
 DROP ROLE regress_admin, regress_monitor;
