@@ -4,7 +4,7 @@
  *
  * A tenant may be charged by more prices than its slot has room for counters:
  * each route may have its own, and every change begins a new one.  So counters
- * are a cache.  One that no transaction holds and whose quantity is flushed has
+ * are a cache.  One that nobody holds and whose quantity is flushed has
  * nothing that the tables do not have; when it makes room for another one and
  * its price is needed again, it starts from the sum of the price's marks and of what
  * waits in mortar.usage_sync (sync.h).

@@ -22,6 +22,7 @@
 #include "life.h"
 #include "locks.h"
 #include "movement.h"
+#include "reservation.h"
 #include "spi.h"
 #include "xact.h"
 
@@ -324,6 +325,9 @@ mtr_release_expired(MtrTenant *t, MtrShortfall *s)
 	int64      floor;
 	int64      least;
 
+	/* these are in memory alone: also in a read-only transaction, or when frozen */
+	if (mtr_reservations_expire(t))
+		return true;
 	(void) limits_of(t, &floor);
 	least = s->required_uc + floor;
 	if (XactReadOnly || mtr_is_frozen(t) || !look(t, &w))

@@ -42,7 +42,8 @@ mtr_release_before(MtrTenant *t, int64 amount_uc)
 }
 
 /*
- * For who is short by *s: releases as many holds that have expired as it takes; false
+ * For who is short by *s: ends reservations that have expired (reserve.h), else
+ * releases as many holds that have expired as it takes; false
  * when that cannot help, with what they would free added to s->available_uc.  Skips
  * holds that another transaction is at.  After true ask the gate again.  SPI need
  * not be connected.

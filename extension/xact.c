@@ -44,7 +44,7 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 
 	pin->back = 0;
 	mtr_purse_settle(&t->purse, now, back);
-	if (pin->durable)
+	if (pin->durable || t->reservations > 0)
 		mtr_unflushed_settle(t);
 }
 

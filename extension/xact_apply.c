@@ -51,6 +51,26 @@ commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
 	t->refilled_at = 0; /* it may burn first: whoever comes next reads it */
 }
 
+static MtrReserveId
+id_of(const MtrRecord *r)
+{
+	MtrReserveId id = {.index = r->which, .serial = (uint64) r->amount};
+
+	return id;
+}
+
+/* the newest record comes first: whether it was given up is known before */
+static void
+commit_reservation(const MtrRecord *r, MtrTenant *t, TimestampTz now)
+{
+	const MtrReserveId id = id_of(r);
+
+	if (r->kind == MTR_RECORD_RESERVE)
+		mtr_reservation_commit(t, &id, now);
+	else
+		mtr_reservation_give_up(t, &id);
+}
+
 void
 mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 				  bool *wake)
@@ -85,6 +105,10 @@ mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 				commit_loose(mtr_loose_at(r->which), t, end->now);
 			else
 				mtr_purse_arrive(&t->purse, end->now, r->which);
+			break;
+		case MTR_RECORD_RESERVE:
+		case MTR_RECORD_UNRESERVE:
+			commit_reservation(r, t, end->now);
 			break;
 		case MTR_RECORD_REFUND: /* to a cell: summed up in the pin */
 			if (MTR_IS_LOOSE(r->which))
@@ -160,8 +184,15 @@ void
 mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 				TimestampTz now)
 {
+	const MtrReserveId id = id_of(r);
+
 	switch (r->kind)
 	{
+		case MTR_RECORD_RESERVE:
+			mtr_reservation_undo(t, &id, now);
+			break;
+		case MTR_RECORD_UNRESERVE:
+			break;
 		case MTR_RECORD_BURN:
 		case MTR_RECORD_DURABLE_BURN:
 			pin->back -= r->amount;

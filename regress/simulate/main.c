@@ -104,6 +104,7 @@ draw_mood(void)
 	mood->unlimited = sim_percent(20) ? 50 : 2;
 	mood->pace = 1 + sim_below(sim_percent(50) ? 10 : 1000);
 	mood->txs = 1 + (int) sim_below(TXS);
+	mood->reserve = sim_percent(30) ? 0 : (int) sim_below(30);
 }
 
 static void
@@ -187,7 +188,7 @@ may_evict(void)
 	for (int s = 0; s < SLOTS; s++)
 		if (w.slot[s].done != w.slot[s].flushed)
 			return false;
-	return !tx_any() && w.flush.state == FLUSH_NONE &&
+	return !tx_any() && !reservations_any() && w.flush.state == FLUSH_NONE &&
 		   mtr_purse_is_clean(&w.purse);
 }
 
@@ -214,6 +215,8 @@ step(void)
 		flush_end(!sim_percent(w.mood.fail));
 	else if (w.flush.state == FLUSH_NONE && sim_below(1000) < w.mood.flush)
 		flush_ask();
+	else if (reservations_any() && sim_percent(15))
+		reservations_step();
 	else
 		step_transaction();
 }
@@ -244,7 +247,8 @@ report(void)
 		   "repaid %ld times; grants: %ld without a cell, %ld gave way, %ld "
 		   "uneven; spare %ld times, %ld written off\n"
 		   "  beyond cells: %ld parts drained, %ld grants loose, %ld returned; "
-		   "%ld loads in one step\n",
+		   "%ld loads in one step\n"
+		   "  reservations: %ld, settled %ld times, %ld released, %ld expired\n",
 		   (unsigned long) w.seed, (long) s->steps, (long) s->crashes,
 		   (long) s->flushes, (long) s->failed_flushes, (long) s->carried,
 		   (long) s->loads, (long) s->refills, (long) s->stale_refills,
@@ -252,7 +256,9 @@ report(void)
 		   (long) s->short_of, (long) s->again, (long) s->repaid,
 		   (long) s->behind, (long) s->demoted, (long) s->uneven,
 		   (long) s->spares, (long) s->written_off, (long) s->drained,
-		   (long) s->detached, (long) s->returned, (long) s->queued);
+		   (long) s->detached, (long) s->returned, (long) s->queued,
+		   (long) s->reserved, (long) s->settled, (long) s->released,
+		   (long) s->expired);
 }
 
 int

@@ -66,6 +66,7 @@ crash(void)
 		flush_write();
 	w.flush.state = FLUSH_NONE;
 	refill_forget();
+	reservations_forget();
 	w.giving = 0;
 	for (int c = 0; c < COUNTERS; c++)
 		lost += cost_of(&w.counter[c], w.counter[c].done) -
@@ -112,6 +113,7 @@ stop_all(void)
 		if (w.tx[i].state != TX_NONE)
 			tx_go_on(&w.tx[i], RECORDS);
 	}
+	reservations_end();
 	if (w.flush.state == FLUSH_COPIED)
 		flush_end(sim_percent(50));
 	w.flush.state = FLUSH_NONE;
@@ -179,9 +181,11 @@ is_named(int g)
 			return true;
 	for (int i = 0; i < TXS; i++)
 		for (int k = 0; w.tx[i].state != TX_NONE && k < w.tx[i].n; k++)
-			if (w.tx[i].record[k].kind != USAGE && w.tx[i].record[k].of == g)
+			if (w.tx[i].record[k].kind != USAGE &&
+				w.tx[i].record[k].kind != RESERVE &&
+				w.tx[i].record[k].of == g)
 				return true;
-	return false;
+	return is_reserved(g);
 }
 
 /* rows that nothing refers to any more make room for others */
