@@ -93,8 +93,8 @@ is_alone_locked(const MtrTenant *t, const MtrPinned *pin)
 	for (int i = 0; i < MTR_COUNTERS; i++)
 	{
 		const MtrCounter *c = &t->counter[i];
-		int64 qty = c->priced - c->queued - c->reserved - pin->charged[i] -
-					c->flushed;
+		int64             qty =
+			c->priced - c->queued - c->reserved - pin->charged[i] - c->flushed;
 		int64 cost;
 
 		if (c->num_uc > 0 && qty > 0 &&

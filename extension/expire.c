@@ -304,6 +304,8 @@ mtr_release_for(MtrTenant *t, int64 amount_uc)
 	Window              w;
 	MtrExpired          e;
 
+	if (available < amount_uc && mtr_reservations_expire(t))
+		available = mtr_available(t);
 	if (XactReadOnly || mtr_is_frozen(t) || mode == MTR_PURSE_UNLIMITED ||
 		available >= amount_uc || !look(t, &w))
 		return;

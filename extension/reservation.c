@@ -98,8 +98,7 @@ mtr_reservation_fill(const MtrUsageRef *ref, int32 index, int64 qty,
 	MtrTenant      *t = ref->tenant;
 
 	id->index = index;
-	id->serial =
-		pg_atomic_add_fetch_u64(&MtrShared->reservation_serial, 1);
+	id->serial = pg_atomic_add_fetch_u64(&MtrShared->reservation_serial, 1);
 	e->tenant = t->index;
 	e->state = MTR_RESERVATION_PENDING;
 	e->given_up = false;
@@ -210,6 +209,8 @@ mtr_reservation_commit(MtrTenant *t, const MtrReserveId *id, TimestampTz now)
 
 	/* nobody else ends one that is pending */
 	Assert(e != NULL);
+	if (e == NULL)
+		return;
 	mtr_reserve_commit(&e->r);
 	e->state = MTR_RESERVATION_LIVE;
 	if (e->given_up)
@@ -221,13 +222,21 @@ mtr_reservation_commit(MtrTenant *t, const MtrReserveId *id, TimestampTz now)
 void
 mtr_reservation_undo(MtrTenant *t, const MtrReserveId *id, TimestampTz now)
 {
-	mtr_reservation_end(t, mtr_reservation_find(t, id), now);
+	MtrReservation *e = mtr_reservation_find(t, id);
+
+	Assert(e != NULL);
+	if (e != NULL)
+		mtr_reservation_end(t, e, now);
 }
 
 void
 mtr_reservation_give_up(MtrTenant *t, const MtrReserveId *id)
 {
-	mtr_reservation_find(t, id)->given_up = true;
+	MtrReservation *e = mtr_reservation_find(t, id);
+
+	Assert(e != NULL);
+	if (e != NULL)
+		e->given_up = true;
 }
 
 /* ---- found by walking the array ---- */
@@ -276,8 +285,8 @@ mtr_reservations_expire_due(MtrTenant *t)
 		return false;
 	for (int i = 0; i < mtr_max_reservations; i++)
 		if (MtrReservations[i].tenant == t->index)
-			ended |= end_if_due(t, &MtrReservations[i], false, now, now_ms,
-								&next);
+			ended |=
+				end_if_due(t, &MtrReservations[i], false, now, now_ms, &next);
 	SpinLockAcquire(&t->mutex);
 	/* one that has come since may have been missed */
 	if (t->reserve_version == version)
@@ -304,8 +313,8 @@ mtr_reservations_expire_all(void)
 		int32           tenant = e->tenant;
 
 		if (tenant >= 0 && e->expires <= now_ms)
-			ended |= end_if_due(&MtrTenants[tenant], e, false, now, now_ms,
-								&next);
+			ended |=
+				end_if_due(&MtrTenants[tenant], e, false, now, now_ms, &next);
 	}
 	return ended;
 }

@@ -40,8 +40,8 @@ extern MtrReservation *
 mtr_reservation_find(const MtrTenant *t, const MtrReserveId *id);
 
 /* gives back what is left of it, and frees it */
-extern void mtr_reservation_end(MtrTenant *t, MtrReservation *e,
-								TimestampTz now);
+extern void
+mtr_reservation_end(MtrTenant *t, MtrReservation *e, TimestampTz now);
 
 /* part of it was used; *id is gone with the last */
 extern void mtr_reservation_settle(MtrTenant *t, MtrReservation *e, int64 qty,
@@ -52,10 +52,10 @@ extern void
 mtr_reservation_expire_at(MtrTenant *t, MtrReservation *e, int64 expires);
 
 /* the end of its transaction, see xact_apply.c */
-extern void mtr_reservation_commit(MtrTenant *t, const MtrReserveId *id,
-								   TimestampTz now);
-extern void mtr_reservation_undo(MtrTenant *t, const MtrReserveId *id,
-								 TimestampTz now);
+extern void
+mtr_reservation_commit(MtrTenant *t, const MtrReserveId *id, TimestampTz now);
+extern void
+mtr_reservation_undo(MtrTenant *t, const MtrReserveId *id, TimestampTz now);
 extern void mtr_reservation_give_up(MtrTenant *t, const MtrReserveId *id);
 
 /* ---- no lock is held ---- */

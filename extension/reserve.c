@@ -40,21 +40,19 @@ static void
 check_ttl(int64 ttl_ms)
 {
 	if (ttl_ms < 1 || ttl_ms > MTR_RESERVE_MAX_TTL_MS)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("time to live of a reservation out of range"),
-				 errdetail("It is 1 to " INT64_FORMAT " milliseconds.",
-						   MTR_RESERVE_MAX_TTL_MS)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("time to live of a reservation out of range"),
+						errdetail("It is 1 to " INT64_FORMAT " milliseconds.",
+								  MTR_RESERVE_MAX_TTL_MS)));
 }
 
 static void
 check_quantity(int64 qty, int64 least)
 {
 	if (qty < least)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("quantity must not be less than " INT64_FORMAT,
-						least)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("quantity must not be less than " INT64_FORMAT,
+							   least)));
 }
 
 /* the mutex is held; an entry of memory is at hand before anything is taken */

@@ -64,8 +64,7 @@ extern bool mtr_reserve(MtrUsageRef *ref, int64 qty, int64 ttl_ms,
  *
  * Raises 22003, with nothing changed, for more than is left; 22023, 25006, 25000.
  */
-extern bool
-mtr_settle(MtrTenant *t, MtrReserveId id, int64 qty, int64 ttl_ms);
+extern bool mtr_settle(MtrTenant *t, MtrReserveId id, int64 qty, int64 ttl_ms);
 
 /*
  * Nothing more will be sent: gives back what is left, also if this transaction aborts.

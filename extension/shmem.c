@@ -73,8 +73,8 @@ request(void)
 	size = add_size(size, add_size(tenant_size(), PG_CACHE_LINE_SIZE));
 	size = add_size(size, mul_size(MTR_DIRTY_WORDS, sizeof(pg_atomic_uint64)));
 	size = add_size(size, mul_size(mirror_count(), sizeof(MtrContextMirror)));
-	size = add_size(size,
-					mul_size(mtr_max_reservations, sizeof(MtrReservation)));
+	size =
+		add_size(size, mul_size(mtr_max_reservations, sizeof(MtrReservation)));
 	size = add_size(
 		size, hash_estimate_size(mtr_max_tenants, sizeof(MtrTenantHashEntry)));
 	size = add_size(size,
@@ -150,9 +150,9 @@ startup(void)
 		"mortar dirty", MTR_DIRTY_WORDS * sizeof(pg_atomic_uint64), &found);
 	MtrMirrors = ShmemInitStruct(
 		"mortar contexts", mirror_count() * sizeof(MtrContextMirror), &found);
-	MtrReservations = ShmemInitStruct(
-		"mortar reservations", mtr_max_reservations * sizeof(MtrReservation),
-		&found);
+	MtrReservations =
+		ShmemInitStruct("mortar reservations",
+						mtr_max_reservations * sizeof(MtrReservation), &found);
 	MtrTenantHash =
 		make_hash("mortar tenant hash", mtr_max_tenants,
 				  sizeof(MtrTenantHashKey), sizeof(MtrTenantHashEntry));

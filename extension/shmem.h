@@ -274,8 +274,8 @@ typedef struct MtrUsage
 	int16       counter; /* where the price's counter was last; only a hint */
 	int32       reservations;
 	struct MtrUsage *next;
-	int64            taken;   /* charged, calls in flight and reserved included */
-	int64            done;    /* of these, committed and buffered, ever */
+	int64            taken; /* charged, calls in flight and reserved included */
+	int64            done;  /* of these, committed and buffered, ever */
 	int64            flushed; /* of these, in mortar.usage_journal */
 	int64            num_uc;  /* of the price; 0: free, and has no counter */
 	int64            per_units;
@@ -327,7 +327,7 @@ typedef struct MtrReservation
 	int32            tenant;   /* MtrTenant.index; -1: free */
 	uint8            state;    /* MtrReservationState */
 	bool             given_up; /* by its transaction, before that has ended */
-	int16            counter;  /* place of the price's counter; -1: it is free */
+	int16            counter; /* place of the price's counter; -1: it is free */
 	pg_atomic_uint32 next_free; /* index + 1; 0: none */
 	uint64           serial;    /* no two reservations have the same */
 	int64            expires;   /* mtr_now_ms */

@@ -131,8 +131,8 @@ extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable);
  * each part; for the second, one.	That one does nothing if it is another
  * transaction's.
  */
-extern void mtr_xact_reserved(MtrTenant *t, const MtrReserveId *id,
-							  const MtrParts *parts);
+extern void
+mtr_xact_reserved(MtrTenant *t, const MtrReserveId *id, const MtrParts *parts);
 extern void mtr_xact_unreserve(MtrTenant *t, const MtrReserveId *id);
 
 /* rows of mortar.usage_sync that come (> 0) or go with the commit */

@@ -39,9 +39,9 @@ struct mtr_reserve
  * mtr_reserve_begin notes that n parts, which have been taken, pay for qty; own says
  * of each how much of it the purse has not paid.
  */
-extern void mtr_reserve_begin(struct mtr_purse *p, struct mtr_reserve *r,
-							  int64_t qty, const struct mtr_part *part,
-							  const int64_t *own, int n);
+extern void
+mtr_reserve_begin(struct mtr_purse *p, struct mtr_reserve *r, int64_t qty,
+				  const struct mtr_part *part, const int64_t *own, int n);
 
 /* the transaction has committed: the purse has paid all of it */
 extern void mtr_reserve_commit(struct mtr_reserve *r);

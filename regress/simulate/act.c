@@ -341,8 +341,8 @@ act_limits(struct tx *tx)
 void
 tx_act(struct tx *tx)
 {
-	int what = (int) sim_below(100 + w.mood.grant + w.mood.refund +
-							   w.mood.reserve);
+	int what =
+		(int) sim_below(100 + w.mood.grant + w.mood.refund + w.mood.reserve);
 
 	if (what < 60)
 		act_usage(tx);

@@ -247,8 +247,7 @@ report(void)
 		   "repaid %ld times; grants: %ld without a cell, %ld gave way, %ld "
 		   "uneven; spare %ld times, %ld written off\n"
 		   "  beyond cells: %ld parts drained, %ld grants loose, %ld returned; "
-		   "%ld loads in one step\n"
-		   "  reservations: %ld, settled %ld times, %ld released, %ld expired\n",
+		   "%ld loads in one step\n",
 		   (unsigned long) w.seed, (long) s->steps, (long) s->crashes,
 		   (long) s->flushes, (long) s->failed_flushes, (long) s->carried,
 		   (long) s->loads, (long) s->refills, (long) s->stale_refills,
@@ -256,9 +255,11 @@ report(void)
 		   (long) s->short_of, (long) s->again, (long) s->repaid,
 		   (long) s->behind, (long) s->demoted, (long) s->uneven,
 		   (long) s->spares, (long) s->written_off, (long) s->drained,
-		   (long) s->detached, (long) s->returned, (long) s->queued,
-		   (long) s->reserved, (long) s->settled, (long) s->released,
-		   (long) s->expired);
+		   (long) s->detached, (long) s->returned, (long) s->queued);
+	printf(
+		"  reservations: %ld, settled %ld times, %ld released, %ld expired\n",
+		(long) s->reserved, (long) s->settled, (long) s->released,
+		(long) s->expired);
 }
 
 int

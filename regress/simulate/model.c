@@ -240,8 +240,7 @@ m_may_detach(int g, const struct tx *tx)
 			const struct record *r = &w.tx[i].record[k];
 
 			if (r->kind != USAGE && r->kind != RESERVE && r->of == g &&
-				&w.tx[i] != tx &&
-				r->cell >= 0)
+				&w.tx[i] != tx && r->cell >= 0)
 				return false;
 		}
 	return m.g[g].where >= LIVE && m_remaining(g) == 0 &&

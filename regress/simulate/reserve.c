@@ -130,9 +130,9 @@ reservation_end(int i)
 	int64_t             worth;
 
 	check(v);
-	REQUIRE(mtr_price_step(c->priced - left, left, c->num_uc, c->per_units,
-						   &worth),
-			"what was paid cannot be priced");
+	REQUIRE(
+		mtr_price_step(c->priced - left, left, c->num_uc, c->per_units, &worth),
+		"what was paid cannot be priced");
 	c->priced -= left;
 	w.slot[v->slot].taken -= left;
 	mtr_reserve_release(&w.purse, w.clock, &v->r, worth);

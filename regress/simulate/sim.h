@@ -216,27 +216,27 @@ struct stats
 
 struct world
 {
-	uint64_t         seed;
-	uint64_t         random;
-	int64_t          clock; /* microseconds; may go back */
-	int64_t          scale; /* of amounts */
-	struct mtr_purse purse;
-	struct counter   counter[COUNTERS];
-	struct slot      slot[SLOTS];
-	struct tables    t;
-	struct tx        tx[TXS];
-	struct flush     flush;
-	struct refill    refill;
-	uint32_t         version; /* of who has a cell, see refill.c */
-	int              giving;  /* transactions of which tables tell too much */
-	struct parts     parts; /* of the last debit */
+	uint64_t           seed;
+	uint64_t           random;
+	int64_t            clock; /* microseconds; may go back */
+	int64_t            scale; /* of amounts */
+	struct mtr_purse   purse;
+	struct counter     counter[COUNTERS];
+	struct slot        slot[SLOTS];
+	struct tables      t;
+	struct tx          tx[TXS];
+	struct flush       flush;
+	struct refill      refill;
+	uint32_t           version; /* of who has a cell, see refill.c */
+	int                giving;  /* transactions of which tables tell too much */
+	struct parts       parts;   /* of the last debit */
 	struct reservation reservation[RESERVATIONS];
-	struct charge    charge[CHARGES];
-	int64_t          incoming; /* refunds announced, not committed */
-	uint64_t         serial;   /* of grants */
-	struct mood      mood;
-	struct stats     stats;
-	bool             trace;
+	struct charge      charge[CHARGES];
+	int64_t            incoming; /* refunds announced, not committed */
+	uint64_t           serial;   /* of grants */
+	struct mood        mood;
+	struct stats       stats;
+	bool               trace;
 };
 
 extern struct world w;
@@ -261,7 +261,8 @@ sim_trace(const char *what, ...) __attribute__((format(printf, 1, 2)));
 extern void tx_act(struct tx *tx);
 
 extern bool take(struct tx *tx, int64_t amount, enum kind kind);
-extern void note(struct tx *tx, enum kind kind, int of, int cell, int64_t amount);
+extern void
+note(struct tx *tx, enum kind kind, int of, int cell, int64_t amount);
 extern void count_usage(int slot, int64_t qty);
 
 /* reserve.c: quantities that are paid before they are used */

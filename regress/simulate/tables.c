@@ -182,8 +182,7 @@ is_named(int g)
 	for (int i = 0; i < TXS; i++)
 		for (int k = 0; w.tx[i].state != TX_NONE && k < w.tx[i].n; k++)
 			if (w.tx[i].record[k].kind != USAGE &&
-				w.tx[i].record[k].kind != RESERVE &&
-				w.tx[i].record[k].of == g)
+				w.tx[i].record[k].kind != RESERVE && w.tx[i].record[k].of == g)
 				return true;
 	return is_reserved(g);
 }

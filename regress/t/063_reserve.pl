@@ -231,6 +231,27 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   is(state_of($t), '100 0 | 0 0 | 15 150', '... and is counted');
 }
 
+# ---- it keeps the price's counter, and the cells of its grants ----
+{
+  my $t = tenant('price', 2000);
+  my $id = reserve($t, 'requests', 50);
+  super("SELECT mortar.set_price('requests', 10 + $_, 1, tenant => '$t')") && super("SELECT mortar.record_usage('$t', 'requests', 1)") for 1 .. 20;
+  is(settle($t, $id, 20), 't', 'a piece, when there have been twenty other prices');
+  is(state_of($t), '1090 0 | 1 300 | 40 610', '... costs what was reserved');
+  release($t, $id);
+  is(state_of($t), '1390 0 | 0 0 | 40 610', '... and so does the rest');
+
+  $t = tenant('cells', 10);
+  admin("SELECT mortar.grant_credits('$t', 10, 'g' || g) FROM generate_series(1, 9) g");
+  $id = reserve($t, 'requests', 8);
+  is(state_of($t), '20 0 | 1 80 | -', 'eight of ten grants');
+  is(sqlstate("SELECT mortar.charge('$t', 20, 'k')"), '55P03', 'who needs the others cannot have them now');
+  is(settle($t, $id, 0, 1), 't', '... until it expires');
+  super('SELECT pg_sleep(0.01)');
+  is(sqlstate("SELECT mortar.charge('$t', 20, 'k')"), '', '... which is found then');
+  is(state_of($t), '80 0 | 0 0 | -', '... and the rest is back');
+}
+
 # ---- ids ----
 {
   my ($a, $b) = (tenant('id-a', 1000), tenant('id-b', 1000));

@@ -211,7 +211,7 @@ what_is_free_has_no_parts(void **state)
 
 /* paid with what comes back at the commit: before it the purse has not paid */
 static void
-own_refunds_stay_with_their_transaction_before_its_commit(void **state)
+own_refunds_stay_with_their_transaction(void **state)
 {
 	int64_t own[MTR_PURSE_SOURCES] = {4};
 	int     a;
@@ -285,7 +285,7 @@ main(void)
 		cmocka_unit_test(what_the_rest_is_worth_now_is_settled),
 		cmocka_unit_test(issued_is_counted_alone),
 		cmocka_unit_test(what_is_free_has_no_parts),
-		cmocka_unit_test(own_refunds_stay_with_their_transaction_before_its_commit),
+		cmocka_unit_test(own_refunds_stay_with_their_transaction),
 		cmocka_unit_test(the_largest_quantity_and_amount_fit),
 		cmocka_unit_test(its_grants_keep_their_cells),
 	};
