@@ -72,7 +72,7 @@ define_shared(void)
 		NULL, NULL);
 	DefineCustomIntVariable(
 		"mortar.max_tenants",
-		"Tenants kept in shared memory (about 800 bytes each).", NULL,
+		"Tenants kept in shared memory (about 2,600 bytes each).", NULL,
 		&mtr_max_tenants, 10000, 8, 10000000, PGC_POSTMASTER, 0, NULL, NULL,
 		NULL);
 	DefineCustomIntVariable(
