@@ -359,6 +359,12 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   reserve($t, 'requests', 1) for 1 .. 8;
   pass('all places are free');
   is(unverified(), '', 'it adds up');
+  $node->restart;
+  my $before = reserve($t, 'requests', 1);
+  $node->restart;
+  is(settle($t, $before, 1), 'f', 'the first id since a start');
+  reserve($t, 'requests', 1);
+  is(settle($t, $before, 1), 'f', '... is not the first one since the next');
 }
 
 # ---- no worker is free: nobody sweeps ----
@@ -383,6 +389,16 @@ $node->restart;
   super('SELECT pg_sleep(0.01)');
   reserve($t, 'requests', 40);
   is(state_of($t), '0 0 | 1 400 | -', 'who reserves has it, too');
+
+  $t = tenant('expiry-2', 200);
+  reserve($t, 'requests', 10, 1);
+  reserve($t, 'requests', 10, 200);
+  super('SELECT pg_sleep(0.01)');
+  admin("SELECT mortar.balance('$t')");
+  super('SELECT pg_sleep(0.3)');
+  admin("SELECT mortar.charge('$t', 200, 'k')");
+  pass('two expire one after the other, and both are found');
+  $t = 'expiry';
 
   # memory is short: tenants come and go, this one stays
   tenant("busy-$_", 100) for 1 .. 12;
