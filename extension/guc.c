@@ -68,7 +68,7 @@ define_shared(void)
 		"mortar.max_reservations",
 		"Answers in pieces that are paid for and not sent yet (about 320 bytes "
 		"each).",
-		NULL, &mtr_max_reservations, 1000, 1, 10000000, PGC_POSTMASTER, 0, NULL,
+		NULL, &mtr_max_reservations, 1000, 1, 1000000, PGC_POSTMASTER, 0, NULL,
 		NULL, NULL);
 	DefineCustomIntVariable(
 		"mortar.max_tenants",

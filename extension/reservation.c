@@ -191,15 +191,21 @@ mtr_reservation_settle(MtrTenant *t, MtrReservation *e, int64 qty,
 		mtr_reservation_end(t, e, now);
 }
 
-/* it may be the next to expire, whatever others have found */
-void
-mtr_reservation_expire_at(MtrTenant *t, MtrReservation *e, int64 expires)
+/* it may be the next to expire, whatever who is looking has found so far */
+static void
+note_due(MtrTenant *t, int64 expires)
 {
-	e->expires = expires;
-	if (e->state != MTR_RESERVATION_LIVE)
-		return;
 	t->reserve_due = Min(t->reserve_due, expires);
 	t->reserve_version++;
+}
+
+void
+mtr_reservation_renew(MtrTenant *t, MtrReservation *e, int64 expires)
+{
+	Assert(e->state == MTR_RESERVATION_LIVE);
+	if (expires < e->expires)
+		note_due(t, expires);
+	e->expires = expires;
 }
 
 void
@@ -216,7 +222,7 @@ mtr_reservation_commit(MtrTenant *t, const MtrReserveId *id, TimestampTz now)
 	if (e->given_up)
 		mtr_reservation_end(t, e, now);
 	else
-		mtr_reservation_expire_at(t, e, e->expires);
+		note_due(t, e->expires);
 }
 
 void

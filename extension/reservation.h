@@ -47,9 +47,9 @@ mtr_reservation_end(MtrTenant *t, MtrReservation *e, TimestampTz now);
 extern void mtr_reservation_settle(MtrTenant *t, MtrReservation *e, int64 qty,
 								   TimestampTz now);
 
-/* sets when it expires: from its commit on, if that is still to come */
+/* sets when a live one expires */
 extern void
-mtr_reservation_expire_at(MtrTenant *t, MtrReservation *e, int64 expires);
+mtr_reservation_renew(MtrTenant *t, MtrReservation *e, int64 expires);
 
 /* the end of its transaction, see xact_apply.c */
 extern void

@@ -21,7 +21,8 @@ typedef enum Reserved
 	RESERVED_FULL, /* no reservation is free */
 	RESERVED_OUT_OF_RANGE,
 	RESERVED_SHORT,
-	RESERVED_AGAIN /* the purse has to be loaded again */
+	RESERVED_GRANTS, /* reservations would hold too many */
+	RESERVED_AGAIN   /* the purse has to be loaded again */
 } Reserved;
 
 /* one try to reserve */
@@ -71,6 +72,12 @@ reserve_locked(Try *try, MtrPinned *pin, int32 index, TimestampTz now)
 								try->shortfall);
 	if (taken != MTR_TAKEN)
 		return taken == MTR_TAKEN_SHORT ? RESERVED_SHORT : RESERVED_AGAIN;
+	if (!mtr_reserve_fits(&t->purse, try->parts.part, try->parts.n))
+	{
+		mtr_reserve_untake(&t->purse, Max(now, t->last_posted), try->parts.part,
+						   try->parts.own, try->parts.n);
+		return RESERVED_GRANTS;
+	}
 	mtr_reservation_fill(try->ref, index, try->qty, &try->parts, try->expires,
 						 try->id);
 	return RESERVED;
@@ -105,6 +112,15 @@ raise_refusal(MtrTenant *t, Reserved result, int64 total)
 				 errdetail("All %d are in use by answers that are being sent.",
 						   mtr_max_reservations),
 				 errhint("Try again, or raise mortar.max_reservations.")));
+	if (result == RESERVED_GRANTS)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many grants of tenant \"%s\" would pay for answers "
+					"that are being sent",
+					t->tenant_id),
+			 errdetail("At most %d grants can.", MTR_RESERVE_CELLS),
+			 errhint("Try again, or give credits in larger grants.")));
 	if (result == RESERVED_OUT_OF_RANGE)
 		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 						errmsg("usage quantity out of range")));
@@ -134,6 +150,8 @@ mtr_reserve(MtrUsageRef *ref, int64 qty, int64 ttl_ms, MtrShortfall *s,
 	{
 		if (result == RESERVED_AGAIN)
 			mtr_gate_again(t, &again, NULL);
+		else if (result == RESERVED_GRANTS && mtr_reservations_expire(t))
+			continue;
 		else if (result != RESERVED_FULL || !mtr_reservations_expire_all())
 			break;
 	}
@@ -166,7 +184,7 @@ static void
 settle_locked(MtrTenant *t, MtrReservation *e, int64 qty, int64 expires,
 			  TimestampTz now, bool *wake, bool *urgent)
 {
-	mtr_reservation_expire_at(t, e, expires);
+	mtr_reservation_renew(t, e, expires);
 	if (qty == 0)
 		return;
 	mtr_reservation_settle(t, e, qty, now);

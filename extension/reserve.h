@@ -25,8 +25,10 @@
  * the extension and with the database.	 Its id then names nothing, as after the end.
  *
  * The grants that pay for it keep their cells in the purse to its end, like those of a
- * transaction in progress (core/purse.h): with more grants than there are cells, calls
- * that need another one may have to wait for it, and are told to try again (55P03).
+ * transaction in progress (core/purse.h).	All of a tenant's reservations may hold
+ * MTR_RESERVE_CELLS of them; the other cells are for its calls, of which one that would
+ * need more has to try again (55P03).	Debt that is reserved keeps grants that are used up
+ * in their cells.
  *
  * A settled piece is unflushed usage.	It was paid and sent, so that max_unflushed_uc
  * does not stop it; what comes next waits for the flusher, who is woken.  The same if
@@ -48,7 +50,7 @@
  *
  * Raises MT423 and MT403 when the usage has a price and the tenant is frozen or closed,
  * 53400 when no reservation is free (mortar.max_reservations) or too many grants would
- * have to pay, 55P03 when grants cannot be loaded now, 22003 as mtr_usage_charge,
+ * have to pay for it or for all reservations, 55P03 when grants cannot be loaded now, 22003 as mtr_usage_charge,
  * 22023, 25006 on a standby, 25000 in parallel mode.  The transaction cannot be
  * prepared.
  */

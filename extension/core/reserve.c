@@ -14,8 +14,39 @@
 static void
 refer(struct mtr_purse *p, int cell, int by)
 {
-	if (cell != MTR_PURSE_ISSUED)
-		p->cell[cell].refs += by;
+	if (cell == MTR_PURSE_ISSUED)
+		return;
+	p->cell[cell].refs += by;
+	if (cell < MTR_PURSE_CELLS)
+		p->cell[cell].reserved = (uint16_t) (p->cell[cell].reserved + by);
+}
+
+bool
+mtr_reserve_fits(const struct mtr_purse *p, const struct mtr_part *part, int n)
+{
+	int held = 0;
+
+	for (int i = 0; i < MTR_PURSE_CELLS; i++)
+		held += p->cell[i].reserved > 0;
+	for (int i = 0; i < n; i++)
+	{
+		if (part[i].cell >= MTR_PURSE_CELLS)
+			continue;
+		held += p->cell[part[i].cell].reserved == 0;
+		if (p->cell[part[i].cell].reserved == UINT16_MAX)
+			return false;
+	}
+	return held <= MTR_RESERVE_CELLS;
+}
+
+void
+mtr_reserve_untake(struct mtr_purse *p, int64_t now,
+				   const struct mtr_part *part, const int64_t *own, int n)
+{
+	/* debt, which was taken last, first: lest what comes back repay it */
+	for (int i = n - 1; i >= 0; i--)
+		if (part[i].amount > own[i])
+			mtr_purse_back(p, now, part[i].cell, part[i].amount - own[i]);
 }
 
 void

@@ -25,6 +25,12 @@
 
 #include "core/purse.h"
 
+/*
+ * Reservations may last: so many cells they may hold among them, so that calls have
+ * the others.
+ */
+#define MTR_RESERVE_CELLS 4
+
 struct mtr_reserve
 {
 	int64_t         qty; /* > 0 */
@@ -42,6 +48,16 @@ struct mtr_reserve
 extern void
 mtr_reserve_begin(struct mtr_purse *p, struct mtr_reserve *r, int64_t qty,
 				  const struct mtr_part *part, const int64_t *own, int n);
+
+/*
+ * mtr_reserve_fits is false when with these parts too many cells would be held; then
+ * mtr_reserve_untake undoes the debit that has just said them.
+ */
+extern bool mtr_reserve_fits(const struct mtr_purse *p,
+							 const struct mtr_part *part, int n) MTR_MUSTCHECK;
+extern void
+mtr_reserve_untake(struct mtr_purse *p, int64_t now,
+				   const struct mtr_part *part, const int64_t *own, int n);
 
 /* the transaction has committed: the purse has paid all of it */
 extern void mtr_reserve_commit(struct mtr_reserve *r);

@@ -256,10 +256,11 @@ report(void)
 		   (long) s->behind, (long) s->demoted, (long) s->uneven,
 		   (long) s->spares, (long) s->written_off, (long) s->drained,
 		   (long) s->detached, (long) s->returned, (long) s->queued);
-	printf(
-		"  reservations: %ld, settled %ld times, %ld released, %ld expired\n",
-		(long) s->reserved, (long) s->settled, (long) s->released,
-		(long) s->expired);
+	printf("  reservations: %ld, settled %ld times, %ld released, %ld expired, "
+		   "%ld "
+		   "would hold too many grants\n",
+		   (long) s->reserved, (long) s->settled, (long) s->released,
+		   (long) s->expired, (long) s->untaken);
 }
 
 int

@@ -71,6 +71,38 @@ check(const struct reservation *v)
 			(long) mtr_reserve_left_uc(&v->r), (long) sum);
 }
 
+/* reservations hold so many grants at most */
+static bool
+fits(void)
+{
+	int  held = 0;
+	bool real = mtr_reserve_fits(&w.purse, w.parts.part, w.parts.n);
+
+	for (int g = 0; g < GRANTS; g++)
+	{
+		bool is_held = is_reserved(g);
+
+		for (int k = 0; k < w.parts.n; k++)
+			is_held = is_held || w.parts.of[k] == g;
+		held += is_held;
+	}
+	REQUIRE(real == (held <= MTR_RESERVE_CELLS), "%d grants reserved: %d", held,
+			real);
+	return real;
+}
+
+/* as if it had not been taken */
+static void
+untake(void)
+{
+	static const int64_t own[MTR_PURSE_SOURCES];
+
+	mtr_reserve_untake(&w.purse, w.clock, w.parts.part, own, w.parts.n);
+	for (int k = w.parts.n - 1; k >= 0; k--)
+		m_back(w.parts.of[k], w.parts.part[k].amount);
+	w.stats.untaken++;
+}
+
 void
 act_reserve(struct tx *tx)
 {
@@ -97,6 +129,11 @@ act_reserve(struct tx *tx)
 	w.parts.n = 0;
 	if (cost > 0 && !take(tx, cost, RESERVE))
 		return;
+	if (!fits())
+	{
+		untake();
+		return;
+	}
 	v->used = true;
 	v->live = false;
 	v->expires = w.stats.steps + 1 + sim_below(300);

@@ -210,7 +210,7 @@ struct stats
 	int64_t ok, short_of, again, spares, carried, behind, repaid, waits;
 	int64_t uneven, written_off, refills, stale_refills, demoted;
 	int64_t drained, detached, returned, queued;
-	int64_t reserved, settled, expired, released;
+	int64_t reserved, settled, expired, released, untaken;
 	int64_t lost_uc;
 };
 

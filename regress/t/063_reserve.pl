@@ -2,15 +2,13 @@
 #   Answers in pieces: reserved in one transaction, settled and released in later
 #   ones.  Nothing is sent unpaid, and nothing that was sent goes uncounted,
 #   whatever becomes of the transactions, the server, memory or the extension.
-#
-#   Nothing but the test's own library calls this interface yet.
 
 use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
-use IPC::Run;
 use Mortar;
+use Reserve;
 use Session;
 use Test::More;
 
@@ -27,24 +25,9 @@ sub sqlstate {
   return $stderr =~ /ERROR:\s+(\w+)/ ? $1 : '';
 }
 
-sub install {
-  my ($database) = @_;
-  my $library = "$FindBin::Bin/../modules/reserve_test";
-  my $text = 'CREATE SCHEMA reserve_test;';
-  for ([ 'reserve', 'text, text, int8, int8', 'text' ], [ 'settle', 'text, text, int8, int8', 'bool' ],
-    [ 'release', 'text, text', 'void' ], [ 'valid', 'text, text', 'bool' ]) {
-    my ($name, $arguments, $result) = @$_;
-    $text .= "CREATE FUNCTION reserve_test.$name($arguments) RETURNS $result LANGUAGE c STRICT"
-      . " AS '$library', 'reserve_test_$name';";
-  }
-  $node->safe_psql($database, $text);
-  return;
-}
-
-my $hour = 3600000;
-sub reserve_sql { my ($tenant, $meter, $qty, $ttl) = @_; return "SELECT reserve_test.reserve('$tenant', '$meter', $qty, " . ($ttl // $hour) . ')'; }
-sub settle_sql { my ($tenant, $id, $qty, $ttl) = @_; return "SELECT reserve_test.settle('$tenant', '$id', $qty, " . ($ttl // $hour) . ')'; }
-sub release_sql { my ($tenant, $id) = @_; return "SELECT reserve_test.release('$tenant', '$id')"; }
+sub reserve_sql { return Reserve::reserve_sql(@_); }
+sub settle_sql { return Reserve::settle_sql(@_); }
+sub release_sql { return Reserve::release_sql(@_); }
 sub reserve { return super(reserve_sql(@_)); }
 sub settle { return super(settle_sql(@_)); }
 sub release { super(release_sql(@_)); return; }
@@ -68,7 +51,7 @@ sub state_of { return admin(state_sql($_[0])); }
 sub unverified { return admin('SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok'); }
 sub flushed { return $node->poll_query_until($Mortar::database, 'SELECT bool_and(unflushed_uc = 0) FROM mortar.slots') || die 'not flushed'; }
 
-install($Mortar::database);
+Reserve::install($node);
 
 # ---- a meter without a price ----
 {
@@ -243,13 +226,17 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
 
   $t = tenant('cells', 10);
   admin("SELECT mortar.grant_credits('$t', 10, 'g' || g) FROM generate_series(1, 9) g");
-  $id = reserve($t, 'requests', 8);
-  is(state_of($t), '20 0 | 1 80 | -', 'eight of ten grants');
-  is(sqlstate("SELECT mortar.charge('$t', 20, 'k')"), '55P03', 'who needs the others cannot have them now');
+  is(sqlstate(reserve_sql($t, 'requests', 5)), '53400', 'five grants may not pay for what is being sent');
+  is(state_of($t), '100 0 | 0 0 | -', '... nothing was taken');
+  $id = reserve($t, 'requests', 4);
+  is(state_of($t), '60 0 | 1 40 | -', 'four may');
+  is(sqlstate(reserve_sql($t, 'requests', 1)), '53400', '... and no other beside them');
+  my $six = "SELECT mortar.record_usage('$t', 'requests', 6)";
+  is(sqlstate($six), '55P03', 'who needs more cells than are left cannot have them now');
   is(settle($t, $id, 0, 1), 't', '... until it expires');
   super('SELECT pg_sleep(0.01)');
-  is(sqlstate("SELECT mortar.charge('$t', 20, 'k')"), '', '... which is found then');
-  is(state_of($t), '80 0 | 0 0 | -', '... and the rest is back');
+  is(sqlstate($six), '', '... which is found then');
+  is(state_of($t), '40 0 | 0 0 | 6 60', '... and the rest is back');
 }
 
 # ---- ids ----
@@ -285,7 +272,7 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   my $t = tenant('pieces', 1000);
   my $egress = "SELECT quantity || ' ' || cost_uc FROM mortar.usage('$t') WHERE meter = 'egress_bytes'";
   my $id = reserve($t, 'egress_bytes', 1000000);
-  super("SELECT bool_and(reserve_test.settle('$t', '$id', 777, $hour)) FROM generate_series(1, 1000)");
+  super("SELECT bool_and(reserve_test.settle('$t', '$id', 777, 3600000)) FROM generate_series(1, 1000)");
   is(admin($egress), '777000 233', 'a thousand pieces cost what all of them cost');
   release($t, $id);
   is(state_of($t), '767 0 | 0 0 | -', '... and the rest comes back');
@@ -305,7 +292,7 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   is(state_of($t), '800 0 | 0 0 | 20 200', '... and what was settled is not');
 
   Mortar::make_database($node, 'other');
-  install('other');
+  Reserve::install($node, 'other');
   my $on = sub { return $node->safe_psql('other', $_[0]); };
   my $again = q{SELECT mortar.create_tenant('d'); SELECT mortar.grant_credits('d', 1000, 'g'); SELECT mortar.set_price('requests', 10, 1);};
   $on->($again);
@@ -329,14 +316,17 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   my $t = tenant('stop', 1000);
   my $id = reserve($t, 'requests', 50);
   is(settle($t, $id, 20), 't', 'a piece before the stop');
+  # of 1.5 micro-credits each: they cost 1 and 2, and half of the second has burned 1
   my $e = tenant('stop-uneven', 1000);
-  my $uneven = reserve($e, 'egress_bytes', 10000);
-  is(settle($e, $uneven, 5001), 't', 'another, whose rounding is not even yet');
+  my ($first, $second) = map { reserve($e, 'egress_bytes', 5000) } 1, 2;
+  is(settle($e, $second, 2500), 't', 'another, whose cost is less than what it burns');
+  flushed();
   $node->restart;
   is(state_of($t), '800 0 | 0 0 | 20 200', 'the piece is in the tables, the rest is back');
   is(settle($t, $id, 1), 'f', '... and gone');
-  is(admin("SELECT available_uc FROM mortar.balance('$e')"), '999', 'so it is of the other');
+  is(admin("SELECT available_uc FROM mortar.balance('$e')"), '1000', 'so it is of the other');
   flushed();
+  is(admin("SELECT count(*) FROM mortar.burn_marks WHERE tenant_id = '$e' AND from_account = 'debt'"), '0', '... nothing was made even by debt');
   is(unverified(), '', 'it adds up');
 }
 
@@ -400,14 +390,28 @@ $node->restart;
   pass('two expire one after the other, and both are found');
   $t = 'expiry';
 
+  # what was sent is unflushed, and only that
+  $t = tenant('bound', 1000, "max_unflushed_uc => 100");
+  my $record = "SELECT mortar.record_usage('bound', 'requests', 5)";
+  my $unflushed = "SELECT unflushed_uc FROM mortar.balance('bound')";
+  $id = reserve($t, 'requests', 40);
+  is(sqlstate($record), '', 'what is reserved does not count for max_unflushed_uc');
+  is(settle($t, $id, 20), 't', 'nor does it keep anybody from settling');
+  is(admin($unflushed), '250', '... that counts');
+  is(sqlstate($record), '53400', '... and who comes next waits for the flusher, here in vain');
+  release($t, $id);
+  is(admin($unflushed), '250', 'what was not sent never counts');
+  $t = 'expiry';
+
   # memory is short: tenants come and go, this one stays
   tenant("busy-$_", 100) for 1 .. 12;
   is(admin("SELECT reservations FROM mortar.slots WHERE tenant_id = '$t'"), '1', 'what reserves is not evicted');
-  my @kept = map { [ "busy-$_", reserve("busy-$_", 'requests', 1) ] } 1 .. 7;
+  my @kept = map { [ "busy-$_", reserve("busy-$_", 'requests', 1) ] } 1 .. 6;
   is(sqlstate("SELECT mortar.balance('busy-8')"), '53400', 'eight tenants reserve: no ninth has room');
   release(@{ $kept[0] });
   is(admin("SELECT available_uc FROM mortar.balance('busy-8')"), '100', '... before one of them ends');
-  is(join('', map { settle(@$_, 1) } @kept[ 1 .. 6 ]), 'tttttt', 'the others are settled');
+  is(join('', map { settle(@$_, 1) } @kept[ 1 .. 5 ]), 'ttttt', 'the others are settled');
+  is(admin("SELECT unflushed_uc FROM mortar.balance('busy-2')"), '10', '... and what was sent is unflushed');
 
   # so do usage slots
   $id = reserve($kept[1][0], 'requests', 3);
@@ -420,83 +424,18 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 8\n");
 $node->restart;
 is(admin("SELECT quantity FROM mortar.usage('busy-2') WHERE meter = 'requests'"), '4', 'a stop without a flusher loses nothing');
 flushed();
-is(unverified(), '', 'it adds up');
-
-# ---- everything at once ----
-$node->append_conf('postgresql.conf', "mortar.max_tenants = 100\nmortar.max_usage_slots = 100\nmortar.max_reservations = 40\n");
-$node->restart;
-my @storm = qw(storm-hard storm-soft storm-unlimited);
-super(<<'SQL');
-CREATE TABLE reserved (tenant text, id text);
-CREATE TABLE recorded (tenant text, qty int8);
-CREATE FUNCTION step(tenant text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    ttl int8 := CASE WHEN random() < 0.5 THEN 3600000 ELSE 1 + random() * 200 END;
-    n int8 := 1 + random() * 20;
-    id text;
-BEGIN
-    SELECT r.id INTO id FROM (SELECT * FROM reserved r WHERE r.tenant = step.tenant ORDER BY ctid DESC LIMIT 8) r
-        ORDER BY random() LIMIT 1;
-    CASE (random() * 9)::int4
-    WHEN 0, 1, 2 THEN
-        INSERT INTO reserved SELECT tenant, reserve_test.reserve(tenant, 'egress_bytes', (random() * 60000)::int8 + 1, ttl);
-    WHEN 3, 4, 5 THEN
-        -- no rollback takes a sequence back, either
-        IF reserve_test.settle(tenant, id, 1000 * n, ttl) THEN
-            PERFORM nextval(tenant) FROM generate_series(1, n);
-        END IF;
-    WHEN 6 THEN PERFORM reserve_test.release(tenant, id);
-    ELSE
-        PERFORM mortar.record_usage(tenant, 'egress_bytes', n * 777, CASE WHEN random() < 0.3 THEN 'sync' END);
-        INSERT INTO recorded VALUES (tenant, n * 777);
-    END CASE;
-EXCEPTION WHEN OTHERS THEN
-    -- 22003: more than is left; 53400: no reservation is free, or too many grants
-    IF SQLSTATE NOT IN ('MT402', '22003', '53400', '55P03') THEN RAISE; END IF;
-END
-$$;
-CREATE PROCEDURE storm(tenant text) LANGUAGE plpgsql AS $$
-BEGIN
-    FOR i IN 1 .. (random() * 4)::int4 LOOP
-        BEGIN
-            PERFORM step(tenant), step(tenant);
-            IF random() < 0.2 THEN RAISE 'taken back' USING ERRCODE = 'ZZ000'; END IF;
-        EXCEPTION WHEN SQLSTATE 'ZZ000' THEN NULL;
-        END;
-    END LOOP;
-    IF random() < 0.2 THEN ROLLBACK; END IF;
-END
-$$;
-SQL
-my %granted = ('storm-hard' => 8000, 'storm-soft' => 500, 'storm-unlimited' => 500);
-for my $t (@storm) {
-  tenant($t, $granted{$t} - 12 * 20, $t eq 'storm-hard' ? undef : "'" . substr($t, 6) . "'");
-  super("CREATE SEQUENCE \"$t\"; SELECT mortar.grant_credits('$t', 20, 'g' || g, priority => g) FROM generate_series(1, 12) g");
-}
-my $script = $node->basedir . '/storm.sql';
-Mortar::write_file($script, "\\set n random(1, 3)\nCALL storm((ARRAY['" . join("', '", @storm) . "'])[:n]);\n");
 {
-  my ($out, $err) = ('', '');
-  IPC::Run::run([ 'pgbench', '-n', '-c', 12, '-j', 2, '-t', 200, '-f', $script, $node->connstr($Mortar::database) ],
-    '>', \$out, '2>', \$err);
-  unlike($err, qr/ERROR|PANIC|FATAL/, 'in a storm nothing fails but what is due') or diag($err);
-}
-cmp_ok(super("SELECT last_value FROM \"$_\""), '>', 100, "pieces of $_ were sent") for @storm;
-is(unverified(), '', 'it adds up while some are live');
-super('SELECT reserve_test.release(tenant, id) FROM reserved');
-is(admin("SELECT tenant_id FROM mortar.slots WHERE reservations <> 0 OR reserved_uc <> 0"), '', 'all of them end');
-$node->poll_query_until($Mortar::database, q{SELECT NOT EXISTS (SELECT FROM mortar.cells WHERE unflushed_uc <> 0)
-  AND NOT EXISTS (SELECT FROM mortar.slots WHERE pins <> 0 OR queued <> 0 OR unflushed_uc <> 0)}) or die 'not flushed';
-is(unverified(), '', 'it adds up');
-for my $when ('', ', and after a restart') {
-  for my $t (@storm) {
-    my $used = super("SELECT last_value * 1000 + (SELECT sum(qty) FROM recorded WHERE tenant = '$t') FROM \"$t\"");
-    my $cost = super("SELECT div($used * 300000::numeric, 1000000000)");
-    is(admin("SELECT quantity || ' ' || cost_uc FROM mortar.usage('$t')"), "$used $cost", "$t: what was sent or recorded is usage$when");
-    is(admin("SELECT available_uc FROM mortar.balance('$t')"), $granted{$t} - ($t eq 'storm-unlimited' ? 0 : $cost),
-      "... and is paid for$when");
+  my $t = tenant('slots', 1000);
+  my $id = reserve($t, 'requests', 5);
+  for my $other (qw(busy-11 busy-12)) {
+    for my $price (1 .. 12) {
+      admin("SELECT mortar.set_price('requests', $price, 1, tenant => '$other')");
+      admin("SELECT mortar.record_usage('$other', 'requests', 1)");
+      flushed();
+    }
   }
-  $node->restart;
+  is(settle($t, $id, 2), 't', '24 other usage slots, where 16 are');
+  is(state_of($t), '950 0 | 1 30 | 2 20', '... have not taken the place of the one that is reserved');
 }
 is(unverified(), '', 'it adds up');
 

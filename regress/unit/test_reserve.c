@@ -259,7 +259,7 @@ its_grants_keep_their_cells(void **state)
 
 	empty(MTR_PURSE_HARD, 0);
 	fill();
-	reserve(80, 80);
+	reserve(40, 40);
 	assert_int_equal(add(1, 10), -1);
 	assert_int_equal(settle(10), 10);
 	assert_int_equal(add(1, 10), -1); /* it is not written yet */
@@ -267,8 +267,49 @@ its_grants_keep_their_cells(void **state)
 	cell = add(1, 10);
 	assert_int_not_equal(cell, -1);
 	assert_int_equal(add(2, 10), -1);
-	release(70);
+	release(30);
 	assert_int_equal(p.available, 80);
+}
+
+static void
+so_many_cells_may_be_held(void **state)
+{
+	const int64_t    own[MTR_PURSE_SOURCES] = {0};
+	struct mtr_purse before;
+
+	empty(MTR_PURSE_SOFT, 0);
+	fill();
+	before = p;
+	assert_int_equal(take(10 * MTR_RESERVE_CELLS), MTR_TAKE_OK);
+	assert_true(mtr_reserve_fits(&p, part, nparts));
+	mtr_reserve_untake(&p, NOW, part, own, nparts);
+	assert_memory_equal(&p, &before, sizeof(p));
+	assert_int_equal(take(10 * MTR_RESERVE_CELLS + 1), MTR_TAKE_OK);
+	assert_false(mtr_reserve_fits(&p, part, nparts));
+	assert_int_equal(take(100), MTR_TAKE_OK);
+	assert_part(nparts - 1, DEBT, 61);
+	mtr_reserve_untake(&p, NOW, part, own, nparts);
+	assert_int_equal(p.available, 39);
+	assert_int_equal(p.debt, 0);
+
+	empty(MTR_PURSE_SOFT, 0);
+	fill();
+	reserve(35, 35);
+	assert_int_equal(take(45), MTR_TAKE_OK);
+	assert_int_equal(nparts, 5); /* of the fourth grant what is left, too */
+	assert_false(mtr_reserve_fits(&p, part, nparts));
+	mtr_reserve_untake(&p, NOW, part, own, nparts);
+	assert_int_equal(settle(20), 20); /* two of them are let go */
+	assert_int_equal(take(15), MTR_TAKE_OK);
+	assert_true(mtr_reserve_fits(&p, part, nparts));
+
+	/* debt and what is issued is in no cell */
+	part[0].cell = DEBT;
+	part[1].cell = ISSUED;
+	assert_true(mtr_reserve_fits(&p, part, 2));
+	part[0].cell = p.order[3];
+	p.cell[p.order[3]].reserved = UINT16_MAX;
+	assert_false(mtr_reserve_fits(&p, part, 1));
 }
 
 int
@@ -288,6 +329,7 @@ main(void)
 		cmocka_unit_test(own_refunds_stay_with_their_transaction),
 		cmocka_unit_test(the_largest_quantity_and_amount_fit),
 		cmocka_unit_test(its_grants_keep_their_cells),
+		cmocka_unit_test(so_many_cells_may_be_held),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ COMMENT ON COLUMN mortar.slots.queued IS
 COMMENT ON COLUMN mortar.slots.reservations IS
     'answers in pieces that are paid for and not all sent yet; the tenant stays in memory for them';
 COMMENT ON COLUMN mortar.slots.reserved_uc IS
-    'what they have taken for what was not sent yet: available_uc is less by it, and it comes back if it is not sent';
+    'what they have taken for what was not sent yet: available_uc is less by it (unless the tenant is unlimited), and it comes back if it is not sent';
 
 CREATE FUNCTION mortar.cell_rows(OUT tenant_id text, OUT from_account text,
         OUT grant_id uuid, OUT state text, OUT remaining_uc int8,
