@@ -114,13 +114,14 @@ target() {
   export "${prefix}_URL=$2" "${prefix}_KEY=$3"
 }
 
-# start_gateway NAME PROGRAM: ours, or a limit, which is the same but for one file
+# start_gateway NAME PROGRAM [FLAG...]: ours, or a limit, which is the same but for
+# one file
 start_gateway() {
   local port
   port=$(free_ports) || exit 1
   # shellcheck disable=SC2086
   serve "$1" "$port" PGHOST="$PGHOST" PGPORT="$PGPORT" PGDATABASE="$PGDATABASE" \
-    PGUSER=bench_gateway "$2" --port "$port" ${GATEWAY_FLAGS:-}
+    PGUSER=bench_gateway "$2" --port "$port" "${@:3}" ${GATEWAY_FLAGS:-}
   url=http://127.0.0.1:$port/v1/bench/db/tables
 }
 
@@ -133,6 +134,11 @@ start_mortar() {
   mortar_url=$url
   mortar_key=$(python3 "$here/setup.py" mortar "$url" "$tables") || exit 1
   target mortar "$url" "$mortar_key"
+  # as many connections as the pool of seed-go
+  ! wanted mortar-20 || {
+    start_gateway mortar-20 "$dir/install/usr/local/bin/mortar-gateway" --threads 2 --connections 10
+    target mortar-20 "$url" "$mortar_key"
+  }
 }
 
 # start_limit NAME: limit-sql or limit-http

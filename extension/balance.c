@@ -105,7 +105,7 @@ balance_of_tables(const char *tenant, MtrBalance *b)
 
 	if (!mtr_tenant_stored(tenant, &s))
 		mtr_raise_no_tenant(tenant);
-	mtr_expired_stored(tenant, &expired);
+	mtr_expired_stored(tenant, s.last_posted, &expired);
 	b->available = mtr_stored_available(&s) + expired.freed;
 	b->held = s.held - expired.held;
 	b->unflushed = 0;

@@ -74,7 +74,7 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 			return false;
 		*total += cost[i];
 	}
-	return true;
+	return t->purse.mode == MTR_PURSE_HARD || *total <= MTR_MAX_AMOUNT_UC;
 }
 
 bool

@@ -7,8 +7,14 @@
  * expired it is put right, by what is committed: a release that this transaction
  * has posted may still be rolled back.
  *
- * A release gives back at commit.  Until then others see the hold as one that
- * another transaction is at, and its credits as held.
+ * A release gives back at commit.  Until then others see the hold as one that another
+ * transaction is at, as they do one that is being captured while it expires.	They are
+ * not refused for lack of what was free a moment ago, but wait a little for that
+ * transaction's end.  MtrTenant.releasing_uc bridges the moment in which tables show
+ * the release, and the purse does not have it yet.
+ *
+ * Any number of holds may have to be released at once: each of them is locked by its
+ * row, and needs no memory afterwards.
  */
 #include "mortar.h"
 
@@ -20,14 +26,20 @@
 
 #include "expire.h"
 #include "life.h"
-#include "locks.h"
 #include "movement.h"
 #include "reservation.h"
+#include "slot_load.h"
 #include "spi.h"
 #include "xact.h"
 
 /* holds that are looked for at one time */
 #define BATCH 32
+
+/* how often one looks whether another transaction is done with a hold */
+#define AT_IT_POLL_MS 5
+
+/* longer than a commit that tables show takes to reach the slot */
+#define CALLBACK_MS 50
 
 /* no row follows the hold h */
 #define IS_OPEN                                                                \
@@ -91,6 +103,15 @@ static MtrStmt stmt_follower = {
 	.argtypes = {TEXTOID, UUIDOID},
 };
 
+static MtrStmt stmt_try_lock = {
+	.sql = "SELECT FROM mortar.credit_holds WHERE tenant_id = $1 "
+		   "AND hold_id = $2 FOR UPDATE SKIP LOCKED",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.nargs = 2,
+	.argtypes = {TEXTOID, UUIDOID},
+};
+
 TimestampTz
 mtr_hold_clock(MtrTenant *t)
 {
@@ -110,13 +131,13 @@ typedef struct Window
 	uint32      version; /* of the slot's holds */
 } Window;
 
-/* false: none */
+/* those that expire after until are left alone; false: none */
 static bool
-look(MtrTenant *t, Window *w)
+look(MtrTenant *t, TimestampTz until, Window *w)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 
-	w->now = mtr_hold_clock(t);
+	w->now = Min(mtr_hold_clock(t), until);
 	SpinLockAcquire(&t->mutex);
 	w->first = Min(t->next_hold_expiry, pin->hold_expires);
 	w->version = t->holds_version;
@@ -177,7 +198,7 @@ mtr_expired_of(MtrTenant *t, MtrExpired *e)
 	Window w;
 
 	memset(e, 0, sizeof(*e));
-	if (!look(t, &w))
+	if (!look(t, DT_NOEND, &w))
 		return;
 	SPI_connect();
 	sum_up_window(t, &w, e);
@@ -185,9 +206,10 @@ mtr_expired_of(MtrTenant *t, MtrExpired *e)
 }
 
 void
-mtr_expired_stored(const char *tenant, MtrExpired *e)
+mtr_expired_stored(const char *tenant, TimestampTz last_posted, MtrExpired *e)
 {
-	Window w = {.first = DT_NOBEGIN, .now = GetCurrentTimestamp()};
+	Window w = {.first = DT_NOBEGIN,
+				.now = Max(GetCurrentTimestamp(), last_posted)};
 
 	SPI_connect();
 	sum_up(tenant, &w, MTR_SNAP_OTHERS, e);
@@ -196,38 +218,52 @@ mtr_expired_stored(const char *tenant, MtrExpired *e)
 
 /* ---- release ---- */
 
+/* locks the hold; false: another transaction is at it, or was a moment ago */
 static bool
-is_open(const char *tenant, const pg_uuid_t *hold_id)
+lock_open(const char *tenant, const pg_uuid_t *hold_id)
 {
 	Datum args[2];
 
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = UUIDPGetDatum(hold_id);
+	mtr_exec(&stmt_try_lock, args, NULL, MTR_SNAP_LATEST, 1);
+	if (SPI_processed == 0)
+		return false;
 	mtr_exec(&stmt_follower, args, NULL, MTR_SNAP_LATEST, 1);
 	return SPI_processed == 0;
 }
 
-/* false: somebody is at it, who may be the caller's caller, or was a moment ago */
-static bool
-release_one(MtrTenant *t, const pg_uuid_t *hold_id)
+/* the hold is locked and open; SPI is connected */
+static void
+post_release(MtrTenant *t, const pg_uuid_t *hold_id)
 {
 	const char *tenant = t->tenant_id;
 	MtrRows     rows = {.like = {.tenant = tenant, .reverses = hold_id}};
 	MtrSources  sources;
 	pg_uuid_t   movement_id;
 
-	if (!mtr_try_lock_part(MTR_LOCK_HOLD, tenant, (const char *) hold_id->data,
-						   UUID_LEN) ||
-		!is_open(tenant, hold_id))
-		return false;
 	rows.like.meta =
 		DirectFunctionCall1(jsonb_in, CStringGetDatum("{\"expired\":true}"));
 	mtr_sources_read(tenant, hold_id, "held", &sources);
 	mtr_give_back(t, &sources, 0, sources.total, "release", "held", &rows);
-	mtr_hold_end(t, sources.total);
+	mtr_hold_release(t, sources.total);
 	mtr_new_id(&movement_id);
 	mtr_rows_post(t, &rows, &movement_id);
-	return true;
+}
+
+/* false: as lock_open */
+static bool
+release_one(MtrTenant *t, const pg_uuid_t *hold_id)
+{
+	bool is_open;
+
+	/* of its own, so that its memory is free afterwards */
+	SPI_connect();
+	is_open = lock_open(t->tenant_id, hold_id);
+	if (is_open)
+		post_release(t, hold_id);
+	SPI_finish();
+	return is_open;
 }
 
 /* the next holds of the window, after the one with the last id; moves both on */
@@ -296,7 +332,7 @@ limits_of(MtrTenant *t, int64 *floor)
 }
 
 void
-mtr_release_for(MtrTenant *t, int64 amount_uc)
+mtr_release_for(MtrTenant *t, int64 amount_uc, TimestampTz until)
 {
 	int64               floor;
 	enum mtr_purse_mode mode = limits_of(t, &floor);
@@ -307,7 +343,7 @@ mtr_release_for(MtrTenant *t, int64 amount_uc)
 	if (available < amount_uc && mtr_reservations_expire(t))
 		available = mtr_available(t);
 	if (XactReadOnly || mtr_is_frozen(t) || mode == MTR_PURSE_UNLIMITED ||
-		available >= amount_uc || !look(t, &w))
+		available >= amount_uc || !look(t, until, &w))
 		return;
 	SPI_connect();
 	sum_up_window(t, &w, &e);
@@ -318,37 +354,106 @@ mtr_release_for(MtrTenant *t, int64 amount_uc)
 	SPI_finish();
 }
 
-bool
-mtr_release_expired(MtrTenant *t, MtrShortfall *s)
+/* true when one was released at least; *e is what had expired before that */
+static bool
+release_some(MtrTenant *t, TimestampTz until, int64 least, MtrExpired *e)
 {
-	Window     w;
-	MtrExpired e;
-	bool       released = false;
-	int64      floor;
-	int64      least;
+	Window w;
+	bool   released = false;
+
+	memset(e, 0, sizeof(*e));
+	if (!look(t, until, &w))
+		return false;
+	SPI_connect();
+	sum_up_window(t, &w, e);
+	if (e->freed > 0 && mtr_available(t) + e->freed >= least)
+		released = release_holds(t, &w, least);
+	SPI_finish();
+	return released;
+}
+
+/* what other transactions in progress are releasing */
+static int64
+coming(MtrTenant *t)
+{
+	const MtrPinned *pin = mtr_xact_pinned(t);
+	int64            uc;
+
+	SpinLockAcquire(&t->mutex);
+	uc = t->releasing_uc - pin->releasing_uc;
+	SpinLockRelease(&t->mutex);
+	return uc;
+}
+
+static void
+raise_at_it(const MtrTenant *t)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("credits of tenant \"%s\" are about to come back",
+					t->tenant_id),
+			 errdetail("They were held, the hold has expired, and another "
+					   "transaction that releases or captures it has not "
+					   "ended."),
+			 errhint("Try again.")));
+}
+
+/*
+ * Tables are read first, then what is coming, then the purse: a release that the tables
+ * show already is still coming, or has come.
+ */
+static bool
+release_until(MtrTenant *t, TimestampTz until, MtrShortfall *s)
+{
+	int64 began = mtr_now_ms();
+	int64 floor;
+	int64 least;
 
 	/* these are in memory alone: also in a read-only transaction, or when frozen */
 	if (mtr_reservations_expire(t))
 		return true;
 	(void) limits_of(t, &floor);
 	least = s->required_uc + floor;
-	if (XactReadOnly || mtr_is_frozen(t) || !look(t, &w))
+	/* refused for another reason, or more cannot be done */
+	if (XactReadOnly || mtr_is_frozen(t) || s->available_uc >= least)
 		return false;
-	SPI_connect();
-	sum_up_window(t, &w, &e);
-	s->available_uc += e.freed;
-	if (e.freed > 0 && s->available_uc >= least)
-		released = release_holds(t, &w, least);
-	SPI_finish();
-	return released;
+	for (;;)
+	{
+		MtrExpired e;
+		int64      late;
+		int64      available;
+
+		if (release_some(t, until, least, &e))
+			return true;
+		late = coming(t);
+		available = mtr_available(t);
+		if (available >= least)
+			return true;
+		if (available + e.freed >= least &&
+			mtr_now_ms() >= began + MTR_SLOT_WAIT_MS)
+			raise_at_it(t);
+		s->available_uc = available + e.freed;
+		if (s->available_uc < least && (s->available_uc + late < least ||
+										mtr_now_ms() >= began + CALLBACK_MS))
+			return false;
+		mtr_slot_nap(AT_IT_POLL_MS);
+	}
 }
 
 bool
-mtr_take_all(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s)
+mtr_release_expired(MtrTenant *t, MtrShortfall *s)
 {
-	mtr_release_before(t, amount_uc);
+	return release_until(t, DT_NOEND, s);
+}
+
+bool
+mtr_take_all(MtrTenant *t, int64 amount_uc, TimestampTz until, MtrPaid *paid,
+			 MtrShortfall *s)
+{
+	if (t->next_hold_expiry != DT_NOEND)
+		mtr_release_for(t, amount_uc, until);
 	while (!mtr_take(t, amount_uc, paid, s))
-		if (!mtr_release_expired(t, s))
+		if (!release_until(t, until, s))
 			return false;
 	return true;
 }

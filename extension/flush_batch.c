@@ -420,8 +420,8 @@ shift(MtrTenant *t, MtrUsage *u, int counter, int64 by, TimestampTz now)
 		c->done += by;
 		c->priced += by;
 		more += mtr_counter_cost(c, c->priced);
-		t->unflushed_uc += more;
 		mtr_purse_settle(&t->purse, now, -more);
+		mtr_unflushed_settle(t);
 	}
 }
 

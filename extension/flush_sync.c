@@ -83,21 +83,36 @@ static MtrStmt stmt_prices = {
 	.argtypes = {TEXTOID},
 };
 
+/*
+ * The first $2 rows.	 No joins: the queue is now empty and now full, so that no
+ * statistics tell how large it is.  Most rows have one source, which needs no unnest.
+ * What a superuser may have put into the arrays must not end the flusher.
+ */
 static MtrStmt stmt_take = {
-	.sql =
-		"WITH gone AS ("
-		"  DELETE FROM mortar.usage_sync WHERE tenant_id = $1 AND sync_id IN ("
-		"    SELECT sync_id FROM mortar.usage_sync"
-		"    WHERE tenant_id = $1 AND price_id = ANY ($3)"
-		"    ORDER BY sync_id LIMIT $2) RETURNING *) "
-		"SELECT 0 AS is_part, meter AS name, key_id AS id, route, price_id,"
-		"  minute, sum(qty)::pg_catalog.int8, count(*) "
-		"FROM gone GROUP BY meter, key_id, route, price_id, minute "
-		"UNION ALL SELECT 1, p.account, p.grant_id, NULL, NULL, NULL,"
-		"  sum(p.amount)::pg_catalog.int8, 0 "
-		"FROM gone g, unnest(g.from_accounts, g.grant_ids, g.amounts_uc)"
-		"  AS p (account, grant_id, amount) GROUP BY p.account, p.grant_id "
-		"ORDER BY is_part, name, route, id, price_id, minute",
+	.sql = "WITH gone AS ("
+		   "  DELETE FROM mortar.usage_sync WHERE tenant_id = $1"
+		   "    AND price_id = ANY ($3) AND sync_id <= coalesce(("
+		   "      SELECT q.sync_id FROM mortar.usage_sync q"
+		   "      WHERE q.tenant_id = $1 AND q.price_id = ANY ($3)"
+		   "      ORDER BY q.sync_id OFFSET $2 - 1 LIMIT 1),"
+		   "    'ffffffff-ffff-ffff-ffff-ffffffffffff') RETURNING *), "
+		   "part AS ("
+		   "  SELECT from_accounts[1] AS account, grant_ids[1] AS grant_id,"
+		   "    amounts_uc[1] AS amount FROM gone WHERE "
+		   "cardinality(amounts_uc) = 1 "
+		   "  UNION ALL SELECT p.* "
+		   "  FROM gone g, unnest(g.from_accounts, g.grant_ids, g.amounts_uc)"
+		   "    AS p (account, grant_id, amount)"
+		   "  WHERE cardinality(g.amounts_uc) > 1) "
+		   "SELECT 0 AS is_part, meter AS name, key_id AS id, route, price_id,"
+		   "  minute, sum(qty)::pg_catalog.int8, count(*) "
+		   "FROM gone GROUP BY meter, key_id, route, price_id, minute "
+		   "UNION ALL SELECT 1, account, grant_id, NULL, NULL, NULL,"
+		   "  sum(amount)::pg_catalog.int8, 0 FROM part "
+		   "WHERE account IS NOT NULL AND grant_id IS NOT NULL"
+		   "  AND amount IS NOT NULL "
+		   "GROUP BY account, grant_id "
+		   "ORDER BY is_part, name, route, id, price_id, minute",
 	.role = MTR_ROLE_OWNER,
 	.by_index = true,
 	.nargs = 3,
@@ -345,7 +360,7 @@ pin(const MtrFlushBatch *b, MtrTenant *t, int64 *queued)
 {
 	bool ok;
 
-	mtr_xact_reserve(0);
+	mtr_xact_reserve_pin();
 	LWLockAcquire(MtrShared->lock, LW_SHARED);
 	SpinLockAcquire(&t->mutex);
 	/* also one that is stale: what is queued keeps it from being loaded again */

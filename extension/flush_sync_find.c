@@ -54,9 +54,9 @@ look_at(const char *tenant)
 	return result;
 }
 
-/* false: not now */
+/* false: not now, and others had better wait, too */
 static bool
-load(const char *tenant)
+load(const char *tenant, bool *all)
 {
 	MtrTenant *t;
 	MtrPin     result;
@@ -66,7 +66,8 @@ load(const char *tenant)
 		case PRESENT_KNOWS:
 			return true;
 		case PRESENT_STALE:
-			return false;
+			*all = false;
+			return true;
 		case PRESENT_NO:
 			break;
 	}
@@ -88,7 +89,9 @@ mtr_drain_find(void)
 	tenants = palloc((n + 1) * sizeof(char *));
 	for (uint64 row = 0; row < n; row++)
 		tenants[row] = mtr_cell(row, 1);
+	/* memory may be full of tenants that wait for this very flusher */
 	for (uint64 i = 0; i < n; i++)
-		all &= load(tenants[i]);
+		if (!load(tenants[i], &all))
+			return false;
 	return all;
 }

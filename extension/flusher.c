@@ -237,6 +237,8 @@ find_queued(Flusher *f)
 			MTR_FLUSH_OK &&
 		all)
 		f->found = generation;
+	else
+		f->last_busy = mtr_now_ms();
 	f->find_again = mtr_now_ms() + ENTER_AGAIN_MS;
 	if (error == NULL)
 		return;

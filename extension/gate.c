@@ -97,19 +97,22 @@ mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters)
 }
 
 bool
-mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
+mtr_gate_is_short(MtrTenant *t, int64 amount_uc, MtrShortfall *s)
 {
 	TimestampTz now = GetCurrentStatementStartTimestamp();
 	MtrPinned  *pin = mtr_xact_pinned(t);
 	bool        is_short;
 
-	if (!mtr_meters_cost(t, route, meters))
-		return true;
-
 	SpinLockAcquire(&t->mutex);
-	is_short = mtr_is_short_locked(t, pin, now, 1, s);
+	is_short = mtr_is_short_locked(t, pin, now, amount_uc, s);
 	SpinLockRelease(&t->mutex);
-	return !is_short;
+	return is_short;
+}
+
+bool
+mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s)
+{
+	return !mtr_meters_cost(t, route, meters) || !mtr_gate_is_short(t, 1, s);
 }
 
 void
@@ -362,7 +365,11 @@ cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	MtrAgain   again = {0};
+	int        own = mtr_loose_find_own(t, grant_id);
 
+	if (own != -1)
+		return mtr_loose_at(own)->grant.expires_at > GetCurrentTimestamp() ? own
+																		   : -1;
 	for (;;)
 	{
 		TimestampTz now = GetCurrentTimestamp();
@@ -407,15 +414,21 @@ mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 void
 mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part)
 {
+	MtrPinned  *pin = mtr_xact_pinned(t);
 	TimestampTz now = GetCurrentTimestamp();
 
-	Assert(mtr_xact_pinned(t)->cells & (1u << cell));
+	Assert(MTR_IS_LOOSE(cell) || (pin->cells & (1u << cell)));
 	mtr_xact_reserve(1);
 	part->cell = cell;
-	SpinLockAcquire(&t->mutex);
-	part->amount =
-		mtr_purse_take_cell(&t->purse, Max(now, t->last_posted), cell, most);
-	SpinLockRelease(&t->mutex);
+	if (MTR_IS_LOOSE(cell))
+		part->amount = mtr_loose_take(pin, cell, most);
+	else
+	{
+		SpinLockAcquire(&t->mutex);
+		part->amount = mtr_purse_take_cell(&t->purse, Max(now, t->last_posted),
+										   cell, most);
+		SpinLockRelease(&t->mutex);
+	}
 	if (part->amount > 0)
 		mtr_xact_debit(t, part);
 }

@@ -63,6 +63,9 @@ extern int64 mtr_available(MtrTenant *t);
 extern bool
 mtr_gate_admit(MtrTenant *t, int16 route, uint32 meters, MtrShortfall *s);
 
+/* would taking that much be short now?  Then *s is filled. */
+extern bool mtr_gate_is_short(MtrTenant *t, int64 amount_uc, MtrShortfall *s);
+
 /* has one of these meters (bit mask) a price above 0? */
 extern bool mtr_meters_cost(MtrTenant *t, int16 route, uint32 meters);
 
@@ -124,13 +127,14 @@ extern pg_uuid_t   mtr_part_grant(MtrTenant *t, const struct mtr_part *part);
 extern void mtr_give(MtrTenant *t, const struct mtr_grant *grant);
 
 /*
- * The cell of a grant, loaded into one if it has none: it keeps it until this
- * transaction ends, or takes again when nothing is left of it.	 -1 when the grant has ended (or does not exist): what comes back to
- * it is gone, and nothing is left to be taken.	 Raises 55P03.
+ * The cell of a grant, loaded into one if it has none: it keeps it until this transaction
+ * ends, or takes again when nothing is left of it.	 A loose one (loose.h) for an own grant
+ * that has no cell.  -1 when the grant has ended (or does not exist): what comes back to it
+ * is gone, and nothing is left to be taken.  Raises 55P03.
  */
 extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
-/* the same for mtr_refund(), which does not need one: a loose grant (loose.h), if so */
+/* the same for mtr_refund(), which does not need one: a loose grant, if so */
 extern int mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
 /*
@@ -154,6 +158,9 @@ extern void mtr_hold_begin(MtrTenant *t, int64 amount, TimestampTz expires_at);
 
 /* takes from it, at commit */
 extern void mtr_hold_end(MtrTenant *t, int64 amount);
+
+/* the same of a hold that has expired; until then others know that it is coming */
+extern void mtr_hold_release(MtrTenant *t, int64 amount);
 
 /* ---- between gate.c, take.c and charge.c ---- */
 

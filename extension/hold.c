@@ -8,8 +8,8 @@
  * refer to it by "reverses", so a hold without such rows is open; holds are
  * never changed.
  *
- * Locking: who resolves a hold, or looks whether it is, holds its lock of the lock
- * manager to the end of the transaction.
+ * Locking: who resolves a hold, or looks whether it is, has locked its row to the end of
+ * the transaction, which takes no room in the server's lock table.
  */
 #include "mortar.h"
 
@@ -21,7 +21,6 @@
 #include "expire.h"
 #include "idem.h"
 #include "life.h"
-#include "locks.h"
 #include "movement.h"
 #include "slot.h"
 #include "spi.h"
@@ -38,6 +37,15 @@ static MtrStmt stmt_insert = {
 	.role = MTR_ROLE_OWNER,
 	.nargs = 5,
 	.argtypes = {TEXTOID, UUIDOID, INT8OID, TIMESTAMPTZOID, JSONBOID},
+};
+
+static MtrStmt stmt_lock = {
+	.sql = "SELECT FROM mortar.credit_holds "
+		   "WHERE tenant_id = $1 AND hold_id = $2 FOR UPDATE",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.nargs = 2,
+	.argtypes = {TEXTOID, UUIDOID},
 };
 
 /* a capture's rows come before that of the rest, which it releases */
@@ -58,11 +66,12 @@ static MtrStmt stmt_find = {
 /* a call that resolves a hold */
 typedef struct Resolve
 {
-	char       tenant[MTR_TENANT_LEN];
-	pg_uuid_t  hold_id;
-	int64      amount; /* to capture */
-	MtrIdem    idem;
-	MtrTenant *t;
+	char        tenant[MTR_TENANT_LEN];
+	pg_uuid_t   hold_id;
+	int64       amount; /* to capture */
+	MtrIdem     idem;
+	MtrTenant  *t;
+	TimestampTz now; /* the instant at which it was open */
 } Resolve;
 
 /* ---- hold ---- */
@@ -113,7 +122,7 @@ place_hold(MtrTenant *t, MtrEntry *e, TimestampTz expires_at, Datum meta,
 	MtrShortfall s;
 	Datum        args[5];
 
-	if (!mtr_take_all(t, e->amount_uc, &paid, &s))
+	if (!mtr_take_all(t, e->amount_uc, DT_NOEND, &paid, &s))
 		mtr_raise_short(&s);
 	mtr_hold_begin(t, e->amount_uc, expires_at);
 	args[0] = CStringGetTextDatum(e->tenant);
@@ -161,13 +170,8 @@ mtr_hold(PG_FUNCTION_ARGS)
 
 	t = mtr_tenant_pin(tenant);
 	SPI_connect();
-	if (!mtr_idem_replayed(&idem, &hold_id))
-	{
-		mtr_require_movable(t);
-		mtr_new_id(&hold_id);
-		if (mtr_idem_store(&idem, &hold_id))
-			place_hold(t, &entry, expiry(t, ttl), meta, &hold_id);
-	}
+	if (mtr_idem_claim(&idem, t, &hold_id))
+		place_hold(t, &entry, expiry(t, ttl), meta, &hold_id);
 	SPI_finish();
 	PG_RETURN_DATUM(mtr_uuid_datum(&hold_id));
 }
@@ -192,23 +196,23 @@ refuse_resolved(bool has_expired)
 			   "the hold is already resolved: it was voided");
 }
 
-/* with the hold's lock, proves that it is open, and reads what is held */
+/* locks the hold, proves that it is open, and reads what is held */
 static void
-open_hold(const Resolve *r, MtrSources *held)
+open_hold(Resolve *r, MtrSources *held)
 {
 	Datum       args[2];
 	bool        isnull;
 	TimestampTz expires_at;
 
-	mtr_lock_part(MTR_LOCK_HOLD, r->tenant, (const char *) r->hold_id.data,
-				  UUID_LEN, ExclusiveLock);
 	args[0] = CStringGetTextDatum(r->tenant);
 	args[1] = UUIDPGetDatum(&r->hold_id);
-	mtr_exec(&stmt_find, args, NULL, MTR_SNAP_LATEST, 1);
+	mtr_exec(&stmt_lock, args, NULL, MTR_SNAP_LATEST, 1);
 	if (SPI_processed == 0)
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_hold", "there is no such hold");
+	mtr_exec(&stmt_find, args, NULL, MTR_SNAP_LATEST, 1);
 	expires_at = DatumGetTimestampTz(mtr_first(2, &isnull));
-	refuse_resolved(expires_at <= mtr_hold_clock(r->t));
+	r->now = mtr_hold_clock(r->t);
+	refuse_resolved(expires_at <= r->now);
 	mtr_sources_read(r->tenant, &r->hold_id, "held", held);
 }
 
@@ -227,14 +231,18 @@ use_up(const MtrSources *held, int64 amount, MtrRows *rows)
 	}
 }
 
-/* what is captured beyond the hold */
+/*
+ * What is captured beyond the hold.  The hold itself may expire meanwhile, and must
+ * not be released for it.
+ */
 static void
-use_more(MtrTenant *t, int64 amount, MtrRows *rows)
+use_more(const Resolve *r, int64 amount, MtrRows *rows)
 {
+	MtrTenant   *t = r->t;
 	MtrPaid      paid;
 	MtrShortfall s;
 
-	if (!mtr_take_all(t, amount, &paid, &s))
+	if (!mtr_take_all(t, amount, r->now, &paid, &s))
 		mtr_raise_short(&s);
 	for (int i = 0; i < paid.n; i++)
 	{
@@ -256,7 +264,7 @@ capture(Resolve *r, const pg_uuid_t *movement_id)
 	open_hold(r, &held);
 	use_up(&held, r->amount, &rows);
 	if (r->amount > held.total)
-		use_more(r->t, r->amount - held.total, &rows);
+		use_more(r, r->amount - held.total, &rows);
 	else if (r->amount < held.total)
 		mtr_give_back(r->t, &held, 0, held.total - r->amount, "release", "held",
 					  &rows);
@@ -298,13 +306,8 @@ resolve(FunctionCallInfo fcinfo, const char *func, int key_arg,
 
 	r.t = mtr_tenant_pin(r.tenant);
 	SPI_connect();
-	if (!mtr_idem_replayed(&r.idem, &movement_id))
-	{
-		mtr_require_movable(r.t);
-		mtr_new_id(&movement_id);
-		if (mtr_idem_store(&r.idem, &movement_id))
-			do_it(&r, &movement_id);
-	}
+	if (mtr_idem_claim(&r.idem, r.t, &movement_id))
+		do_it(&r, &movement_id);
 	SPI_finish();
 	PG_RETURN_DATUM(mtr_uuid_datum(&movement_id));
 }

@@ -228,13 +228,8 @@ mtr_grant_credits(PG_FUNCTION_ARGS)
 
 	t = mtr_tenant_pin(tenant);
 	SPI_connect();
-	if (!mtr_idem_replayed(&idem, &grant_id))
-	{
-		mtr_require_movable(t);
-		mtr_new_id(&grant_id);
-		if (mtr_idem_store(&idem, &grant_id))
-			post_grant(t, tenant, &g, &grant_id);
-	}
+	if (mtr_idem_claim(&idem, t, &grant_id))
+		post_grant(t, tenant, &g, &grant_id);
 	SPI_finish();
 	PG_RETURN_DATUM(mtr_uuid_datum(&grant_id));
 }
@@ -256,21 +251,41 @@ on_short_arg(FunctionCallInfo fcinfo, int argno)
 					errmsg("on_short must be 'error' or 'return'")));
 }
 
-/* takes and posts; false when credits do not suffice and may_return */
-static bool
-pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
-	pg_uuid_t *entry_id)
+/* the key first, then the work: fewest statements, when credits suffice */
+static void
+charge_at_once(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem,
+			   pg_uuid_t *entry_id)
 {
 	MtrPaid      paid;
 	MtrShortfall s;
 
-	if (!mtr_take_all(t, entry->amount_uc, &paid, &s))
+	if (!mtr_idem_claim(idem, t, entry_id))
+		return;
+	if (!mtr_take_all(t, entry->amount_uc, DT_NOEND, &paid, &s))
+		mtr_raise_short(&s);
+	mtr_post_parts(t, entry, &paid, entry_id);
+}
+
+/*
+ * For a call that may return null, and then keeps no key, or that will probably be
+ * refused, and then has written nothing.  False: credits do not suffice, and it
+ * may return.
+ */
+static bool
+charge_with_care(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem,
+				 bool may_return, pg_uuid_t *entry_id)
+{
+	MtrPaid      paid;
+	MtrShortfall s;
+
+	if (mtr_idem_replayed(idem, t, entry_id))
+		return true;
+	if (!mtr_take_all(t, entry->amount_uc, DT_NOEND, &paid, &s))
 	{
 		if (!may_return)
 			mtr_raise_short(&s);
 		return false;
 	}
-	mtr_new_id(entry_id);
 	if (mtr_idem_store(idem, entry_id))
 		mtr_post_parts(t, entry, &paid, entry_id);
 	else
@@ -291,14 +306,15 @@ pay(MtrTenant *t, const MtrEntry *entry, const MtrIdem *idem, bool may_return,
 Datum
 mtr_charge(PG_FUNCTION_ARGS)
 {
-	char        tenant[MTR_TENANT_LEN];
-	MtrIdem     idem;
-	MtrEntry    entry = {.tenant = tenant, .kind = "charge", .to = "consumed"};
-	bool        may_return;
-	const char *meta = "{}";
-	MtrTenant  *t;
-	pg_uuid_t   entry_id;
-	bool        paid = true;
+	char         tenant[MTR_TENANT_LEN];
+	MtrIdem      idem;
+	MtrEntry     entry = {.tenant = tenant, .kind = "charge", .to = "consumed"};
+	bool         may_return;
+	const char  *meta = "{}";
+	MtrTenant   *t;
+	pg_uuid_t    entry_id;
+	bool         paid = true;
+	MtrShortfall s;
 
 	mtr_require_preload();
 	mtr_tenant_arg(fcinfo, 0, tenant);
@@ -317,11 +333,10 @@ mtr_charge(PG_FUNCTION_ARGS)
 	if (!mtr_is_member(MTR_ROLE_ADMIN))
 		mtr_require_active(t);
 	SPI_connect();
-	if (!mtr_idem_replayed(&idem, &entry_id))
-	{
-		mtr_require_movable(t);
-		paid = pay(t, &entry, &idem, may_return, &entry_id);
-	}
+	if (may_return || mtr_gate_is_short(t, entry.amount_uc, &s))
+		paid = charge_with_care(t, &entry, &idem, may_return, &entry_id);
+	else
+		charge_at_once(t, &entry, &idem, &entry_id);
 	SPI_finish();
 	if (!paid)
 		PG_RETURN_NULL();

@@ -139,6 +139,12 @@ mtr_require_movable(MtrTenant *t)
 				 errdetail("{\"code\":\"frozen\"}")));
 }
 
+bool
+mtr_is_movable(MtrTenant *t)
+{
+	return mtr_life(t) != MTR_LIFE_CLOSED && !mtr_is_frozen(t);
+}
+
 const char *
 mtr_state_name(MtrLife life, bool frozen)
 {

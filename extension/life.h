@@ -35,6 +35,9 @@ extern bool mtr_is_frozen(MtrTenant *t);
 /* for all that moves credits: raises MT403 when it is closed, MT423 when frozen */
 extern void mtr_require_movable(MtrTenant *t);
 
+/* would that raise nothing? */
+extern bool mtr_is_movable(MtrTenant *t);
+
 /* what mortar.balance() calls the state: its life, or frozen while active */
 extern const char *mtr_state_name(MtrLife life, bool frozen);
 

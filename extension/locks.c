@@ -66,15 +66,6 @@ mtr_try_lock(MtrLock kind, const char *tenant)
 		   LOCKACQUIRE_NOT_AVAIL;
 }
 
-bool
-mtr_try_lock_part(MtrLock kind, const char *tenant, const char *name,
-				  size_t name_len)
-{
-	LOCKTAG tag = part_tag(kind, tenant, name, name_len);
-
-	return LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_OK;
-}
-
 void
 mtr_unlock(MtrLock kind, const char *tenant)
 {

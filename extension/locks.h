@@ -9,6 +9,10 @@
  * They belong to the current database.  Different things whose hashes are equal
  * share a lock, which costs a wait and nothing else.
  *
+ * There is room for a few thousand of them in the whole server.  So what one
+ * transaction may do to any number of things is guarded by locks of rows instead:
+ * a hold is resolved, a movement reversed, a grant taken back (hold.c, reverse.c).
+ *
  * None of these is taken under MtrShared.lock or a spinlock.
  */
 #ifndef MORTAR_LOCKS_H
@@ -39,16 +43,7 @@ typedef enum MtrLock
 	MTR_LOCK_LIFE = 0x4d35,
 
 	/* a tenant: its limits are changed, in the table and then in the slot */
-	MTR_LOCK_LIMIT = 0x4d36,
-
-	/* a hold: it is resolved, or is looked at whether it is */
-	MTR_LOCK_HOLD = 0x4d37,
-
-	/* a movement: some of it is reversed */
-	MTR_LOCK_MOVEMENT = 0x4d38,
-
-	/* a grant: it is taken back */
-	MTR_LOCK_GRANT = 0x4d39
+	MTR_LOCK_LIMIT = 0x4d36
 } MtrLock;
 
 /*
@@ -73,12 +68,6 @@ extern void mtr_lock_part(MtrLock kind, const char *tenant, const char *name,
  */
 extern bool mtr_try_lock(MtrLock kind, const char *tenant);
 
-/*
- * The same for one thing of a tenant, to the end of the (sub)transaction; also false
- * when this transaction has it already: it is in the middle of something.
- */
-extern bool mtr_try_lock_part(MtrLock kind, const char *tenant,
-							  const char *name, size_t name_len);
 extern void mtr_unlock(MtrLock kind, const char *tenant);
 
 #endif /* MORTAR_LOCKS_H */

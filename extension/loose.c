@@ -113,6 +113,28 @@ mtr_loose_unrefund(MtrTenant *t, MtrPinned *pin, int64 amount)
 		t->giving--;
 }
 
+int
+mtr_loose_find_own(const MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	for (int i = 0; i < nloose; i++)
+		if (loose[i].tenant == t && loose[i].own &&
+			memcmp(loose[i].grant.id, grant_id->data, UUID_LEN) == 0)
+			return MTR_LOOSE_CELL(i);
+	return -1;
+}
+
+int64
+mtr_loose_take(MtrPinned *pin, int cell, int64 most)
+{
+	MtrLoose *l = mtr_loose_at(cell);
+	int64     x = Min(most, l->grant.amount - l->taken);
+
+	Assert(l->own);
+	l->taken += x;
+	pin->behind_uc -= l->in_force ? x : 0;
+	return x;
+}
+
 int64
 mtr_loose_take_own(MtrTenant *t, TimestampTz now, int64 amount, MtrPaid *paid)
 {
@@ -121,19 +143,15 @@ mtr_loose_take_own(MtrTenant *t, TimestampTz now, int64 amount, MtrPaid *paid)
 
 	for (int i = 0; i < nloose && rest > 0; i++)
 	{
-		MtrLoose       *l = &loose[i];
+		const MtrLoose *l = &loose[i];
 		struct mtr_part part = {.cell = MTR_LOOSE_CELL(i)};
 
 		if (l->tenant != t || !l->own || !l->in_force ||
-			l->grant.expires_at <= now)
-			continue;
-		part.amount = Min(rest, l->grant.amount - l->taken);
-		if (part.amount == 0)
+			l->grant.expires_at <= now || l->taken == l->grant.amount)
 			continue;
 		mtr_paid_reserve(paid, 1);
 		mtr_xact_reserve(1);
-		l->taken += part.amount;
-		pin->behind_uc -= part.amount;
+		part.amount = mtr_loose_take(pin, part.cell, rest);
 		rest -= part.amount;
 		paid->own[paid->n] = 0;
 		paid->part[paid->n++] = part;

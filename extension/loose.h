@@ -45,7 +45,8 @@ extern void mtr_loose_reset(void);
 
 /*
  * What records of a transaction took of it is given back; the mutex is held, and
- * settling follows.
+ * settling follows.  Of an own one nobody else knows: the amount may be negative, when
+ * that is undone.
  */
 extern void mtr_loose_back(MtrTenant *t, MtrPinned *pin, TimestampTz now,
 						   int cell, int64 amount);
@@ -54,6 +55,12 @@ extern void mtr_loose_back(MtrTenant *t, MtrPinned *pin, TimestampTz now,
 extern void
 mtr_loose_refund(MtrTenant *t, TimestampTz now, int cell, int64 amount);
 extern void mtr_loose_unrefund(MtrTenant *t, MtrPinned *pin, int64 amount);
+
+/* an own grant that has no cell, -1: it is none */
+extern int mtr_loose_find_own(const MtrTenant *t, const pg_uuid_t *grant_id);
+
+/* takes what is left of it, at most most; the caller notes that, returns how much */
+extern int64 mtr_loose_take(MtrPinned *pin, int cell, int64 most);
 
 /*
  * Takes from own grants that have no cell, at most amount.  Only the transaction

@@ -88,6 +88,8 @@ place_queue(struct mtr_purse *p, TimestampTz now, MtrQueue *q)
 	int n = q->stored->ngrants;
 
 	mtr_purse_advance(p, now);
+	/* those that have ended were not read */
+	p->judged_at = p->now;
 	/* one has started or ended since they were read, so that others come first */
 	if (q->event <= p->now)
 	{

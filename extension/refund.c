@@ -124,8 +124,20 @@ mtr_refund(MtrTenant *t, int cell, int64 amount)
 	struct mtr_part part = {.cell = cell, .amount = amount};
 	bool            ok = true;
 
+	/* what was issued has never moved a credit: nothing comes back */
+	if (cell == MTR_PURSE_ISSUED)
+		part.amount = 0;
+
 	Assert(amount > 0 && amount <= MTR_MAX_AMOUNT_UC);
 	mtr_xact_reserve(1);
+	if (MTR_IS_LOOSE(cell) && mtr_loose_at(cell)->own)
+	{
+		/* nobody else has to do with it: it is as if it had not been taken */
+		mtr_loose_back(t, pin, 0, cell, amount);
+		part.amount = -amount;
+		mtr_xact_debit(t, &part);
+		return;
+	}
 	if (cell >= 0)
 	{
 		SpinLockAcquire(&t->mutex);
@@ -168,4 +180,15 @@ mtr_hold_end(MtrTenant *t, int64 amount)
 {
 	mtr_xact_reserve(1);
 	mtr_xact_unhold(t, amount);
+}
+
+void
+mtr_hold_release(MtrTenant *t, int64 amount)
+{
+	mtr_hold_end(t, amount);
+	mtr_xact_reserve(1);
+	SpinLockAcquire(&t->mutex);
+	t->releasing_uc += amount;
+	SpinLockRelease(&t->mutex);
+	mtr_xact_releasing(t, amount);
 }

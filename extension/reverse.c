@@ -8,8 +8,9 @@
  *
  * A void takes from one grant what is neither spent nor held, at once.
  *
- * Locking: a lock of the lock manager for the movement, or the grant, to the end of
- * the transaction.	 What can be reversed is read behind it.
+ * Locking: the movement's first row, or the grant's, is locked to the end of the
+ * transaction, which takes no room in the server's lock table.	What can be reversed is
+ * read behind it.
  */
 #include "mortar.h"
 
@@ -21,7 +22,6 @@
 
 #include "idem.h"
 #include "life.h"
-#include "locks.h"
 #include "movement.h"
 #include "slot.h"
 #include "spi.h"
@@ -39,9 +39,18 @@ static MtrStmt stmt_reversed = {
 	.argtypes = {TEXTOID, UUIDOID},
 };
 
-static MtrStmt stmt_grant = {
+static MtrStmt stmt_lock_movement = {
+	.sql = "SELECT FROM mortar.credit_ledger "
+		   "WHERE tenant_id = $1 AND entry_id = $2 FOR UPDATE",
+	.role = MTR_ROLE_OWNER,
+	.by_index = true,
+	.nargs = 2,
+	.argtypes = {TEXTOID, UUIDOID},
+};
+
+static MtrStmt stmt_lock_grant = {
 	.sql = "SELECT FROM mortar.credit_grants "
-		   "WHERE tenant_id = $1 AND grant_id = $2",
+		   "WHERE tenant_id = $1 AND grant_id = $2 FOR UPDATE",
 	.role = MTR_ROLE_OWNER,
 	.by_index = true,
 	.nargs = 2,
@@ -74,11 +83,16 @@ uuid_string(const pg_uuid_t *id)
 	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(id)));
 }
 
-static void
-lock(MtrLock kind, const char *tenant, const pg_uuid_t *id)
+/* false: there is no such row */
+static bool
+lock(MtrStmt *stmt, const char *tenant, const pg_uuid_t *id)
 {
-	mtr_lock_part(kind, tenant, (const char *) id->data, UUID_LEN,
-				  ExclusiveLock);
+	Datum args[2];
+
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = UUIDPGetDatum(id);
+	mtr_exec(stmt, args, NULL, MTR_SNAP_LATEST, 1);
+	return SPI_processed > 0;
 }
 
 /* the part that is the same of both: once per key */
@@ -89,13 +103,8 @@ do_once(Call *c, void (*do_it)(Call *c, const pg_uuid_t *movement_id))
 
 	c->t = mtr_tenant_pin(c->tenant);
 	SPI_connect();
-	if (!mtr_idem_replayed(&c->idem, &movement_id))
-	{
-		mtr_require_movable(c->t);
-		mtr_new_id(&movement_id);
-		if (mtr_idem_store(&c->idem, &movement_id))
-			do_it(c, &movement_id);
-	}
+	if (mtr_idem_claim(&c->idem, c->t, &movement_id))
+		do_it(c, &movement_id);
 	SPI_finish();
 	return mtr_uuid_datum(&movement_id);
 }
@@ -137,7 +146,7 @@ reverse(Call *c, const pg_uuid_t *movement_id)
 	if (!mtr_movement_of(c->tenant, &c->id, &original))
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_entry",
 				   "there is no such entry");
-	lock(MTR_LOCK_MOVEMENT, c->tenant, &original);
+	(void) lock(&stmt_lock_movement, c->tenant, &original);
 	mtr_sources_read(c->tenant, &original, "consumed", &spent);
 	if (spent.kind == NULL || (strcmp(spent.kind, "charge") != 0 &&
 							   strcmp(spent.kind, "capture") != 0))
@@ -181,21 +190,6 @@ mtr_reverse(PG_FUNCTION_ARGS)
 
 /* ---- void_grant ---- */
 
-/* the grant's cell; -1: it has ended.  Raises MT404. */
-static int
-cell_of_grant(const Call *c)
-{
-	Datum args[2];
-
-	args[0] = CStringGetTextDatum(c->tenant);
-	args[1] = UUIDPGetDatum(&c->id);
-	mtr_exec(&stmt_grant, args, NULL, MTR_SNAP_LATEST, 1);
-	if (SPI_processed == 0)
-		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_grant",
-				   "there is no such grant");
-	return mtr_grant_cell(c->t, &c->id);
-}
-
 static void
 void_grant(Call *c, const pg_uuid_t *movement_id)
 {
@@ -208,9 +202,11 @@ void_grant(Call *c, const pg_uuid_t *movement_id)
 							 .meta = c->meta};
 	int             cell;
 
-	lock(MTR_LOCK_GRANT, c->tenant, &c->id);
-	cell = cell_of_grant(c);
-	if (cell >= 0)
+	if (!lock(&stmt_lock_grant, c->tenant, &c->id))
+		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_grant",
+				   "there is no such grant");
+	cell = mtr_grant_cell(c->t, &c->id);
+	if (cell != -1)
 		mtr_take_grant(c->t, cell, MTR_MAX_AMOUNT_UC, &part);
 	if (part.amount == 0)
 		mtr_refuse(MTR_ERR_CONFLICT, "nothing_left",

@@ -229,11 +229,12 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	 * earlier than need be, and then is put right by who looks (expire.c), unless
 	 * holds have come since, which holds_version tells.
 	 */
-	int64            held;
-	TimestampTz      next_hold_expiry;
-	uint32           holds_version;
-	TimestampTz      last_posted; /* of its entries: time never runs back */
-	int32            next_free;
+	int64       held;
+	int64       releasing_uc; /* of expired ones, by transactions in progress */
+	TimestampTz next_hold_expiry;
+	uint32      holds_version;
+	TimestampTz last_posted; /* of its entries: time never runs back */
+	int32       next_free;
 	struct MtrUsage *usage;     /* list through MtrUsage.next */
 	int32            nusage;    /* length of that list */
 	int32            unflushed; /* of these, how many have something to flush */

@@ -21,7 +21,6 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
-#include "core/price.h"
 #include "guc.h"
 #include "inval.h"
 #include "refill.h"
@@ -58,6 +57,17 @@ make_key(MtrTenantHashKey *key, int db, const char *tenant)
 }
 
 /*
+ * The mutex is held.  Grants that have started or ended in memory cannot be called
+ * back.  When the clock has been set back before that, tables say something else.
+ */
+static bool
+is_ahead_of_clock(const MtrTenant *t, TimestampTz now)
+{
+	return t->purse.judged_at > Max(now, t->last_posted) &&
+		   t->purse.judged_at > GetCurrentTimestamp();
+}
+
+/*
  * Proves that the slot is the tenant's and current, and pins it.  *refill: grants had
  * better be read from tables.
  */
@@ -70,7 +80,8 @@ prove_and_pin(MtrTenant *t, int db, const char *tenant, bool *refill)
 
 	SpinLockAcquire(&t->mutex);
 	ok = t->state == MTR_TENANT_READY && t->db == db &&
-		 t->generation == generation && strcmp(t->tenant_id, tenant) == 0;
+		 t->generation == generation && strcmp(t->tenant_id, tenant) == 0 &&
+		 !is_ahead_of_clock(t, now);
 	if (ok)
 	{
 		t->pins++;
@@ -137,7 +148,7 @@ mtr_tenant_try_pin(const char *tenant, MtrTenant **slot)
 	}
 
 	mtr_refuse_recovery();
-	mtr_xact_reserve(0);
+	mtr_xact_reserve_pin();
 	place = place_of(tenant);
 	if (*place != NULL && prove_and_pin(*place, db_index(), tenant, &refill))
 	{
@@ -193,41 +204,6 @@ mtr_tenant_pin(const char *tenant)
 			break;
 	}
 	return t;
-}
-
-int64
-mtr_counter_cost(const MtrCounter *c, int64 upto)
-{
-	int64 cost;
-
-	if (c->per_units == 0 || upto <= c->flushed ||
-		!mtr_price_step(c->flushed, upto - c->flushed, c->num_uc, c->per_units,
-						&cost))
-		return 0;
-	return cost;
-}
-
-int64
-mtr_unflushed_cost(const MtrTenant *t)
-{
-	int64 total = 0;
-
-	for (int i = 0; i < MTR_COUNTERS; i++)
-		total += mtr_counter_cost(&t->counter[i], t->counter[i].done);
-	return total;
-}
-
-void
-mtr_unflushed_settle(MtrTenant *t)
-{
-	t->unflushed_uc = 0;
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		const MtrCounter *c = &t->counter[i];
-
-		t->unflushed_uc +=
-			mtr_counter_cost(c, c->priced - c->queued - c->reserved);
-	}
 }
 
 bool
@@ -434,7 +410,7 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->life = MTR_LIFE_ACTIVE;
 	t->frozen = false;
 	mtr_purse_init(&t->purse);
-	t->held = t->unflushed_uc = t->queued = 0;
+	t->held = t->unflushed_uc = t->releasing_uc = t->queued = 0;
 	t->reservations = 0;
 	t->reserved_uc = 0;
 	t->reserve_due = PG_INT64_MAX;
@@ -457,7 +433,7 @@ mtr_tenant_new(const char *tenant)
 	MtrTenant *t = NULL;
 	bool       occupied = false;
 
-	mtr_xact_reserve(0);
+	mtr_xact_reserve_pin();
 	for (int waited = 0; waited < MTR_SLOT_WAIT_MS; waited += MTR_SLOT_POLL_MS)
 	{
 		int        db = db_index();

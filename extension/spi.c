@@ -100,23 +100,82 @@ plan_by_index(SPIPlanPtr plan)
 	AtEOXact_GUC(true, level);
 }
 
-static int
-run(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
-	long limit)
+/* how an execution differs from the next one of the same statement */
+typedef struct Run
 {
+	Datum        *args;
+	const char   *nulls;
+	MtrSnap       snap;
+	Snapshot      at;   /* InvalidSnapshot: as snap says */
+	DestReceiver *dest; /* NULL: into SPI_tuptable */
+	long          limit;
+} Run;
+
+/* hands each row on (mtr_exec_each) */
+typedef struct RowReceiver
+{
+	DestReceiver pub; /* MUST BE FIRST */
+	MtrRowFunc   each;
+	void        *arg;
+} RowReceiver;
+
+static bool
+receive_row(TupleTableSlot *slot, DestReceiver *self)
+{
+	RowReceiver *r = (RowReceiver *) self;
+
+	slot_getallattrs(slot);
+	r->each(slot, r->arg);
+	return true;
+}
+
+static void
+receive_start(DestReceiver *self, int operation, TupleDesc desc)
+{
+}
+
+static void
+receive_end(DestReceiver *self)
+{
+}
+
+static int
+run_to(const MtrStmt *stmt, const Run *r)
+{
+	SPIExecuteOptions options = {0};
+	ParamListInfo     params = makeParamList(stmt->nargs);
+
+	Assert(r->snap == MTR_SNAP_READ && r->nulls == NULL);
+	for (int i = 0; i < stmt->nargs; i++)
+		params->params[i] = (ParamExternData){.value = r->args[i],
+											  .pflags = PARAM_FLAG_CONST,
+											  .ptype = stmt->argtypes[i]};
+	options.params = params;
+	options.read_only = true;
+	options.tcount = (uint64) r->limit;
+	options.dest = r->dest;
+	return SPI_execute_plan_extended(stmt->plan, &options);
+}
+
+static int
+run(MtrStmt *stmt, const Run *r)
+{
+	MtrSnap  snap = r->snap;
 	Snapshot s;
 	int      rc;
 
-	if (at != InvalidSnapshot)
-		return SPI_execute_snapshot(stmt->plan, args, nulls, at,
-									InvalidSnapshot, true, true, limit);
+	if (r->dest != NULL)
+		return run_to(stmt, r);
+	if (r->at != InvalidSnapshot)
+		return SPI_execute_snapshot(stmt->plan, r->args, r->nulls, r->at,
+									InvalidSnapshot, true, true, r->limit);
 	if (snap == MTR_SNAP_READ || snap == MTR_SNAP_WRITE)
-		return SPI_execute_plan(stmt->plan, args, nulls, snap == MTR_SNAP_READ,
-								limit);
+		return SPI_execute_plan(stmt->plan, r->args, r->nulls,
+								snap == MTR_SNAP_READ, r->limit);
 
 	s = latest_snapshot(snap);
-	rc = SPI_execute_snapshot(stmt->plan, args, nulls, s, InvalidSnapshot,
-							  snap == MTR_SNAP_OTHERS, true, limit);
+	rc = SPI_execute_snapshot(stmt->plan, r->args, r->nulls, s, InvalidSnapshot,
+							  snap == MTR_SNAP_OTHERS, true, r->limit);
 	UnregisterSnapshot(s);
 	return rc;
 }
@@ -152,11 +211,10 @@ enter_settings(const MtrStmt *stmt, MtrSnap snap)
 }
 
 static void
-exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
-	 long limit)
+exec(MtrStmt *stmt, const Run *r)
 {
 	MtrUserSave save;
-	int         level = enter_settings(stmt, snap);
+	int         level = enter_settings(stmt, r->snap);
 	int         rc;
 
 	Assert(stmt->nargs <= MTR_STMT_MAX_ARGS);
@@ -167,7 +225,7 @@ exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap, Snapshot at,
 		prepare(stmt);
 	if (stmt->by_index && !is_planned(stmt->plan))
 		plan_by_index(stmt->plan);
-	rc = run(stmt, args, nulls, snap, at, limit);
+	rc = run(stmt, r);
 	own_depth--;
 	mtr_unbecome(&save);
 	if (level > 0)
@@ -182,7 +240,26 @@ void
 mtr_exec(MtrStmt *stmt, Datum *args, const char *nulls, MtrSnap snap,
 		 long limit)
 {
-	exec(stmt, args, nulls, snap, InvalidSnapshot, limit);
+	exec(stmt,
+		 &(Run){.args = args, .nulls = nulls, .snap = snap, .limit = limit});
+}
+
+void
+mtr_exec_each(MtrStmt *stmt, Datum *args, long limit, MtrRowFunc each,
+			  void *arg)
+{
+	RowReceiver r = {.each = each, .arg = arg};
+
+	r.pub.receiveSlot = receive_row;
+	r.pub.rStartup = receive_start;
+	r.pub.rShutdown = receive_end;
+	r.pub.rDestroy = receive_end;
+	r.pub.mydest =
+		DestTuplestore; /* anything that SPI does not know as its own */
+	exec(stmt, &(Run){.args = args,
+					  .snap = MTR_SNAP_READ,
+					  .dest = &r.pub,
+					  .limit = limit});
 }
 
 void
@@ -190,7 +267,11 @@ mtr_exec_at(MtrStmt *stmt, Datum *args, const char *nulls, Snapshot snapshot,
 			long limit)
 {
 	Assert(snapshot != InvalidSnapshot);
-	exec(stmt, args, nulls, MTR_SNAP_READ, snapshot, limit);
+	exec(stmt, &(Run){.args = args,
+					  .nulls = nulls,
+					  .snap = MTR_SNAP_READ,
+					  .at = snapshot,
+					  .limit = limit});
 }
 
 bool

@@ -63,6 +63,19 @@ typedef enum MtrSnap
 extern void mtr_exec(MtrStmt *stmt, Datum *args, const char *nulls,
 					 MtrSnap snap, long limit);
 
+/*
+ * What mtr_exec_each calls with each row; the slot's columns are ready.  Its memory
+ * context is the query's, so what it keeps must be the caller's already.
+ */
+typedef void (*MtrRowFunc)(TupleTableSlot *slot, void *arg);
+
+/*
+ * The same with MTR_SNAP_READ and no nulls, for what is written into an answer as it
+ * is read: rows are not copied, and SPI_tuptable is NULL afterwards.
+ */
+extern void mtr_exec_each(MtrStmt *stmt, Datum *args, long limit,
+						  MtrRowFunc each, void *arg);
+
 /* the same at a registered snapshot of the caller's; read only */
 extern void mtr_exec_at(MtrStmt *stmt, Datum *args, const char *nulls,
 						Snapshot snapshot, long limit);

@@ -24,13 +24,13 @@
  * A source is a grant, or null: what no grant has paid.  Grants are told from sources
  * that are none by their amount.  A crash may leave one that has burned a little more
  * than it was, or less than nothing; those come first, also when they have ended, since
- * others make up for them (core/purse.h).	$2: now; $3: ids to leave out; $4: the id to
- * keep.
+ * others make up for them (core/purse.h).	All that ever went from one account to another
+ * may be more than an int8 holds; what is left of it is not.  $2: now; $3: ids to leave
+ * out; $4: the id to keep.
  */
 #define STORED(entries)                                                        \
 	"WITH entry AS ("                                                          \
-	"  SELECT grant_id, from_account, to_account,"                             \
-	"    sum(amount_uc)::pg_catalog.int8 AS amount,"                           \
+	"  SELECT grant_id, from_account, to_account, sum(amount_uc) AS amount,"   \
 	"    max(posted_at) AS last, count(*) AS n"                                \
 	"  FROM " entries " GROUP BY grant_id, from_account, to_account), "        \
 	"source AS ("                                                              \
@@ -216,16 +216,17 @@ mtr_tenant_stored(const char *tenant, MtrStored *s)
 int64
 mtr_stored_available(const MtrStored *s)
 {
-	int64 available = -s->debt;
+	int64       available = -s->debt;
+	TimestampTz now = Max(s->now, s->last_posted);
 
 	for (int i = 0; i < s->ngrants; i++)
 	{
 		const struct mtr_grant *g = &s->grants[i];
 
-		if (g->expires_at <= s->now)
+		if (g->expires_at <= now)
 			/* what others make up for */
 			available += g->remaining - Max(0, Min(g->remaining, g->amount));
-		else if (g->effective_at <= s->now)
+		else if (g->effective_at <= now)
 			available += g->remaining;
 	}
 	return available;

@@ -62,6 +62,28 @@ mtr_raise_many_grants(const MtrTenant *t)
 					 "larger grants.")));
 }
 
+/* unlimited: no grant is waited for, but that usage is flushed */
+static void
+raise_unflushed(MtrTenant *t)
+{
+	const MtrPinned *pin = mtr_xact_pinned(t);
+	int              mode;
+
+	SpinLockAcquire(&t->mutex);
+	mode = t->purse.mode + pin->mode;
+	SpinLockRelease(&t->mutex);
+	if (mode != MTR_PURSE_UNLIMITED)
+		return;
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+		 errmsg("unflushed usage of tenant \"%s\" out of range", t->tenant_id),
+		 errdetail("It costs at most " INT64_FORMAT " micro-credits.",
+				   MTR_MAX_AMOUNT_UC),
+		 errhint("Record less usage in one transaction; or the flusher "
+				 "may be behind, see mortar.flusher.")));
+}
+
 void
 mtr_gate_wait(MtrTenant *t, MtrAgain *again)
 {
@@ -75,6 +97,8 @@ mtr_gate_wait(MtrTenant *t, MtrAgain *again)
 		again->deadline = now + MTR_SLOT_WAIT_MS;
 	if (now >= again->deadline && again->is_usage && is_for_ever(t, true))
 		mtr_raise_many_grants(t);
+	if (now >= again->deadline)
+		raise_unflushed(t);
 	if (now >= again->deadline)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -183,6 +207,19 @@ take_own_behind(MtrTenant *t, int64 amount, MtrPaid *paid)
 	return x > 0 ? mtr_loose_take_own(t, now, x, paid) : 0;
 }
 
+/*
+ * Of a tenant in unlimited mode a row of the ledger moves nothing in memory.  What
+ * the purse counts there is usage that has to be flushed.	The mutex is held.
+ */
+static void
+uncount_issued(MtrTenant *t, TimestampTz now, const MtrParts *parts)
+{
+	for (int i = 0; i < parts->n; i++)
+		if (parts->part[i].cell == MTR_PURSE_ISSUED)
+			mtr_purse_back(&t->purse, now, MTR_PURSE_ISSUED,
+						   parts->part[i].amount);
+}
+
 /* one step; *rest is what is left to be taken */
 static MtrTaken
 take_some(MtrTenant *t, int64 *rest, bool may_drain, MtrPaid *paid,
@@ -202,6 +239,7 @@ take_some(MtrTenant *t, int64 *rest, bool may_drain, MtrPaid *paid,
 	if (taken == MTR_TAKEN_AGAIN && may_drain &&
 		t->giving == (mtr_is_giving(pin) ? 1 : 0))
 		(void) mtr_drain_locked(t, pin, now, *rest, &parts);
+	uncount_issued(t, now, &parts);
 	SpinLockRelease(&t->mutex);
 	*rest -= note(t, &parts, paid);
 	return taken;
@@ -241,6 +279,8 @@ mtr_take(MtrTenant *t, int64 amount_uc, MtrPaid *paid, MtrShortfall *s)
 static void
 untake_part(MtrTenant *t, MtrPinned *pin, TimestampTz now, struct mtr_part part)
 {
+	if (part.cell == MTR_PURSE_ISSUED)
+		return;
 	SpinLockAcquire(&t->mutex);
 	if (MTR_IS_LOOSE(part.cell))
 		mtr_loose_back(t, pin, now, part.cell, part.amount);

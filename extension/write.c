@@ -22,10 +22,22 @@
 #include "core/uuid7.h"
 #include "write.h"
 
-static char *
-format_padded(char *p, int value, int width)
+/* value is 0 to 99 */
+static inline char *
+format_two(char *p, int value)
 {
-	return pg_ultostr_zeropad(p, (uint32) value, width);
+	*p++ = (char) ('0' + value / 10);
+	*p++ = (char) ('0' + value % 10);
+	return p;
+}
+
+/* a part of a million */
+static char *
+format_millionths(char *p, int value)
+{
+	p = format_two(p, value / 10000);
+	p = format_two(p, value / 100 % 100);
+	return format_two(p, value % 100);
 }
 
 static char *
@@ -34,19 +46,18 @@ format_fraction(char *p, fsec_t fsec)
 	if (fsec == 0)
 		return p;
 	*p++ = '.';
-	p = format_padded(p, fsec, 6);
+	p = format_millionths(p, fsec);
 	while (p[-1] == '0')
 		p--;
 	return p;
 }
 
 static char *
-format_word(char *p, const char *word)
+format_year(char *p, int year)
 {
-	size_t len = strlen(word);
-
-	memcpy(p, word, len);
-	return p + len;
+	if (year > 9999)
+		return pg_ultostr_zeropad(p, (uint32) year, 4);
+	return format_two(format_two(p, year / 100), year % 100);
 }
 
 char *
@@ -56,28 +67,28 @@ mtr_format_time(char *p, TimestampTz t)
 	fsec_t       fsec;
 
 	if (TIMESTAMP_IS_NOBEGIN(t))
-		return format_word(p, "-infinity");
+		return mtr_word(p, "-infinity");
 	/* no time zone given: the fields come out in UTC */
 	if (TIMESTAMP_IS_NOEND(t) ||
 		timestamp2tm(t, NULL, &tm, &fsec, NULL, NULL) != 0)
-		return format_word(p, "infinity");
+		return mtr_word(p, "infinity");
 
 	if (tm.tm_year < 0)
 	{
 		*p++ = '-';
 		tm.tm_year = -tm.tm_year;
 	}
-	p = format_padded(p, tm.tm_year, 4);
+	p = format_year(p, tm.tm_year);
 	*p++ = '-';
-	p = format_padded(p, tm.tm_mon, 2);
+	p = format_two(p, tm.tm_mon);
 	*p++ = '-';
-	p = format_padded(p, tm.tm_mday, 2);
+	p = format_two(p, tm.tm_mday);
 	*p++ = 'T';
-	p = format_padded(p, tm.tm_hour, 2);
+	p = format_two(p, tm.tm_hour);
 	*p++ = ':';
-	p = format_padded(p, tm.tm_min, 2);
+	p = format_two(p, tm.tm_min);
 	*p++ = ':';
-	p = format_padded(p, tm.tm_sec, 2);
+	p = format_two(p, tm.tm_sec);
 	p = format_fraction(p, fsec);
 	*p++ = 'Z';
 	return p;
@@ -104,7 +115,7 @@ mtr_format_credits(char *p, int64 amount_uc)
 		*p++ = '-';
 	p = mtr_format_int(p, (int64) (magnitude / 1000000));
 	*p++ = '.';
-	return format_padded(p, (int) (magnitude % 1000000), 6);
+	return format_millionths(p, (int) (magnitude % 1000000));
 }
 
 void
@@ -252,11 +263,11 @@ mtr_put_row(StringInfo buf, const pg_uuid_t *id, TimestampTz created_at,
 	char *p;
 
 	enlargeStringInfo(buf, ROW_HEAD_CHARS);
-	p = format_word(buf->data + buf->len, "{\"id\":\"");
+	p = mtr_word(buf->data + buf->len, "{\"id\":\"");
 	mtr_uuid_format(id->data, p);
-	p = format_word(p + MTR_UUID_CHARS, "\",\"created_at\":\"");
+	p = mtr_word(p + MTR_UUID_CHARS, "\",\"created_at\":\"");
 	p = mtr_format_time(p, created_at);
-	p = format_word(p, "\",\"updated_at\":\"");
+	p = mtr_word(p, "\",\"updated_at\":\"");
 	p = mtr_format_time(p, updated_at);
 	*p++ = '"';
 	buf->len = (int) (p - buf->data);

@@ -23,6 +23,16 @@
 #define mtr_put(buf, literal)                                                  \
 	appendBinaryStringInfo(buf, "" literal "", sizeof(literal) - 1)
 
+/* writes a word at p and returns the place after it; there must be room */
+static inline char *
+mtr_word(char *p, const char *word)
+{
+	size_t len = strlen(word);
+
+	memcpy(p, word, len);
+	return p + len;
+}
+
 /*
  * mtr_format_time writes a time in UTC as RFC 3339 has it, 2026-01-01T00:00:00Z,
  * with a fraction only when there is one and without trailing zeros.	It

@@ -44,8 +44,7 @@ settle(MtrTenant *t, MtrPinned *pin, TimestampTz now)
 
 	pin->back = 0;
 	mtr_purse_settle(&t->purse, now, back);
-	if (pin->durable || t->reservations > 0)
-		mtr_unflushed_settle(t);
+	mtr_unflushed_settle(t);
 }
 
 /* what was held is given back, or used up, and what was spent comes back */
@@ -53,6 +52,7 @@ static void
 commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 {
 	t->held -= pin->unhold;
+	t->releasing_uc -= pin->releasing_uc;
 	if (pin->hold_expires != DT_NOEND)
 	{
 		t->next_hold_expiry = Min(t->next_hold_expiry, pin->hold_expires);

@@ -44,6 +44,7 @@ struct MtrPinned
 	bool        refunds;      /* some did, or were spent meanwhile */
 	bool        refund_gone;  /* also to a grant that has no cell */
 	int64       unhold;       /* taken from MtrTenant.held at commit */
+	int64       releasing_uc; /* of that, as in MtrTenant.releasing_uc */
 	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */
 	int         frozen;       /* what is added to MtrTenant.frozen at commit */
 	int64       charged[MTR_COUNTERS]; /* quantity, per counter */
@@ -63,15 +64,16 @@ mtr_is_giving(const MtrPinned *pin)
 extern void mtr_xact_init(void);
 
 /*
- * Makes room for one more pin and n more records.	Call before changing shared
- * memory, so that running out of memory changes nothing.
+ * Makes room for one more pin, or n more records.	Call before changing shared memory,
+ * so that running out of memory changes nothing.  The first moves all pins.
  */
+extern void mtr_xact_reserve_pin(void);
 extern void mtr_xact_reserve(int n);
 
 /* the pin of the tenant with that name, NULL if this transaction has none */
 extern MtrPinned *mtr_xact_find(const char *tenant);
 
-/* the pin of a tenant that is pinned; valid until the next mtr_xact_pin */
+/* the pin of a tenant that is pinned; valid until the next mtr_xact_reserve_pin */
 extern MtrPinned *mtr_xact_pinned(MtrTenant *t);
 
 /*
@@ -87,7 +89,10 @@ extern void mtr_xact_pin(MtrTenant *t, const char *tenant, bool is_new);
  */
 extern void mtr_xact_unpin_unused(MtrTenant *t);
 
-/* a part of a debit, which rows of this transaction book */
+/*
+ * A part of a debit, which rows of this transaction book; a negative one is what comes
+ * back to an own grant that has no cell.
+ */
 extern void mtr_xact_debit(MtrTenant *t, const struct mtr_part *part);
 
 /* takes back what the same level has noted */
@@ -121,6 +126,9 @@ extern void mtr_xact_hold(MtrTenant *t, int64 amount, TimestampTz expires_at);
 
 /* taken from MtrTenant.held at commit */
 extern void mtr_xact_unhold(MtrTenant *t, int64 amount);
+
+/* part of that, of a hold that has expired: added to MtrTenant.releasing_uc */
+extern void mtr_xact_releasing(MtrTenant *t, int64 amount);
 
 /* a quantity that was priced; durable: it stands in a row of mortar.usage_sync */
 extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable);

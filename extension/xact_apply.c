@@ -117,6 +117,7 @@ mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 		case MTR_RECORD_DEBIT: /* taken for good already */
 		case MTR_RECORD_HOLD:  /* summed up in the pin, like those below */
 		case MTR_RECORD_UNHOLD:
+		case MTR_RECORD_RELEASING:
 		case MTR_RECORD_LIFE:
 		case MTR_RECORD_FROZEN:
 		case MTR_RECORD_LIMIT:
@@ -147,8 +148,6 @@ undo_usage(const MtrRecord *r, MtrTenant *t)
 	c->priced -= r->amount;
 	if (r->kind == MTR_RECORD_DURABLE_USAGE)
 		c->queued -= r->amount;
-	else
-		t->unflushed_uc -= worth;
 	return worth;
 }
 
@@ -203,7 +202,7 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			pin->back -= r->amount;
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount > 0 && MTR_IS_LOOSE(r->which))
+			if (r->amount != 0 && MTR_IS_LOOSE(r->which))
 				mtr_loose_back(t, pin, now, r->which, r->amount);
 			else if (r->amount > 0)
 				mtr_purse_back(&t->purse, now, r->which, r->amount);
@@ -248,6 +247,10 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			break;
 		case MTR_RECORD_UNHOLD:
 			pin->unhold -= r->amount;
+			break;
+		case MTR_RECORD_RELEASING:
+			t->releasing_uc -= r->amount;
+			pin->releasing_uc -= r->amount;
 			break;
 		case MTR_RECORD_QUEUE: /* the slot has not seen it */
 		case MTR_RECORD_DRAIN:

@@ -5,8 +5,8 @@
  * Room is reserved before shared memory is changed, so that noting what was
  * changed cannot fail.
  *
- * Locking: none.  The arrays are this backend's own; who changes the slot holds
- * its mutex, and has let go of it when the change is noted.
+ * Locking: the arrays are this backend's own; who changes the slot holds its
+ * mutex, and has let go of it when the change is noted.
  */
 #include "mortar.h"
 
@@ -42,18 +42,30 @@ grow(void *array, int *max, int needed, Size element)
 	return array;
 }
 
-void
-mtr_xact_reserve(int n)
+/* a worker's end is not the transaction's end, and it would be lost */
+static void
+refuse_parallel(void)
 {
-	/* a worker's end is not the transaction's end, and it would be lost */
 	if (IsInParallelMode())
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("cannot use tenants of Mortar during a parallel "
 						"operation"),
 				 errhint("Mark functions that call Mortar PARALLEL UNSAFE.")));
+}
+
+void
+mtr_xact_reserve_pin(void)
+{
+	refuse_parallel();
 	if (mtr_npins + 1 > maxpins)
 		mtr_pins = grow(mtr_pins, &maxpins, mtr_npins + 1, sizeof(MtrPinned));
+}
+
+void
+mtr_xact_reserve(int n)
+{
+	refuse_parallel();
 	if (mtr_nrecords + n > maxrecords)
 		mtr_records =
 			grow(mtr_records, &maxrecords, mtr_nrecords + n, sizeof(MtrRecord));
@@ -160,7 +172,9 @@ mtr_xact_debit(MtrTenant *t, const struct mtr_part *part)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 
-	add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell)->amount += part->amount;
+	/* of what was issued nothing has to be undone (take.c) */
+	add_record(pin, MTR_RECORD_DEBIT, NULL, part->cell)->amount +=
+		part->cell == MTR_PURSE_ISSUED ? 0 : part->amount;
 }
 
 void
@@ -176,12 +190,16 @@ mtr_xact_undebit(MtrTenant *t, const struct mtr_part *part)
 		int64      x = Min(rest, r->amount);
 
 		if (r->nest != nest || r->kind != MTR_RECORD_DEBIT ||
-			r->which != part->cell)
+			r->which != part->cell || x <= 0)
 			continue;
 		r->amount -= x;
 		rest -= x;
 	}
-	Assert(rest == 0);
+	/* it may have joined what had come back to an own grant */
+	Assert(rest == 0 || MTR_IS_LOOSE(part->cell));
+	if (rest > 0)
+		add_record(mtr_xact_pinned(t), MTR_RECORD_DEBIT, NULL, part->cell)
+			->amount -= rest;
 }
 
 /* a record other than a debit names the cell */
@@ -263,6 +281,15 @@ mtr_xact_unhold(MtrTenant *t, int64 amount)
 
 	add_record(pin, MTR_RECORD_UNHOLD, NULL, -1)->amount += amount;
 	pin->unhold += amount;
+}
+
+void
+mtr_xact_releasing(MtrTenant *t, int64 amount)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+
+	add_record(pin, MTR_RECORD_RELEASING, NULL, -1)->amount += amount;
+	pin->releasing_uc += amount;
 }
 
 void
@@ -362,10 +389,19 @@ mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
 			   int64 max_unflushed_uc, MtrDurability durability)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
-	int64      step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
-	int        mode_step = (int) mode - (t->purse.mode + pin->mode);
-	int64      floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
-	int durability_step = (int) durability - (t->durability + pin->durability);
+	int64      step;
+	int        mode_step;
+	int64      floor_step;
+	int        durability_step;
+
+	/* others put limits of their own on the purse, but only under the mutex */
+	SpinLockAcquire(&t->mutex);
+	step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
+	mode_step = (int) mode - (t->purse.mode + pin->mode);
+	durability_step = (int) durability - (t->durability + pin->durability);
+	floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
+	durability_step = (int) durability - (t->durability + pin->durability);
+	SpinLockRelease(&t->mutex);
 
 	add_record(pin, MTR_RECORD_LIMIT, NULL, -1)->amount += step;
 	pin->limit += step;

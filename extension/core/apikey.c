@@ -94,31 +94,55 @@ mtr_apikey_format(const uint8_t id[MTR_APIKEY_ID_BYTES],
 	crc_write(out, out + CHECKED_CHARS);
 }
 
-/* digit_value returns 0 to 61, or -1 when c is no digit */
-static int
-digit_value(char c)
+/*
+ * base62_read reads at most 10 digits, which fit a word; *ok becomes false at a
+ * character that is none.
+ */
+static uint64_t
+base62_read(const char *s, size_t n, bool *ok)
 {
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A' + 10;
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 36;
-	return -1;
+	/* digit + 1, 0: none */
+	static const uint8_t value[256] = {
+#define TEN(c, n)                                                              \
+	[(c) + 0] = (n) + 1, [(c) + 1] = (n) + 2, [(c) + 2] = (n) + 3,             \
+		   [(c) + 3] = (n) + 4, [(c) + 4] = (n) + 5, [(c) + 5] = (n) + 6,      \
+		   [(c) + 6] = (n) + 7, [(c) + 7] = (n) + 8, [(c) + 8] = (n) + 9,      \
+		   [(c) + 9] = (n) + 10
+#define SIX(c, n)                                                              \
+	[(c) + 0] = (n) + 1, [(c) + 1] = (n) + 2, [(c) + 2] = (n) + 3,             \
+		   [(c) + 3] = (n) + 4, [(c) + 4] = (n) + 5, [(c) + 5] = (n) + 6
+		TEN('0', 0),  TEN('A', 10), TEN('K', 20), SIX('U', 30),
+		TEN('a', 36), TEN('k', 46), SIX('u', 56),
+#undef TEN
+#undef SIX
+	};
+	uint64_t number = 0;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		uint8_t digit = value[(unsigned char) s[i]];
+
+		*ok &= digit != 0;
+		number = number * BASE + (uint64_t) (digit - 1);
+	}
+	return number;
 }
 
 /* id_read reads 22 digits; false when the number does not fit 128 bits */
 static bool
 id_read(const char *s, uint8_t id[MTR_APIKEY_ID_BYTES])
 {
-	unsigned __int128 number = 0;
+	const uint64_t    ten_digits = UINT64_C(839299365868340224); /* 62^10 */
+	bool              ok = true;
+	unsigned __int128 number = base62_read(s, 2, &ok);
 
-	for (size_t i = 0; i < MTR_APIKEY_ID_CHARS; i++)
+	_Static_assert(MTR_APIKEY_ID_CHARS == 22, "2 and twice 10");
+	for (size_t i = 2; i < MTR_APIKEY_ID_CHARS; i += 10)
 	{
-		unsigned digit = (unsigned) digit_value(s[i]);
+		uint64_t digits = base62_read(s + i, 10, &ok);
 
-		if (__builtin_mul_overflow(number, (unsigned) BASE, &number) ||
-			__builtin_add_overflow(number, digit, &number))
+		if (__builtin_mul_overflow(number, ten_digits, &number) ||
+			__builtin_add_overflow(number, digits, &number))
 			return false;
 	}
 	for (size_t i = MTR_APIKEY_ID_BYTES; i > 0; i--)
@@ -126,28 +150,35 @@ id_read(const char *s, uint8_t id[MTR_APIKEY_ID_BYTES])
 		id[i - 1] = (uint8_t) number;
 		number >>= 8;
 	}
-	return true;
+	return ok;
+}
+
+/* the digits of the secret stay text; all that matters is that they are digits */
+static bool
+secret_check(const char *s)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i < MTR_APIKEY_SECRET_CHARS; i++)
+		(void) base62_read(s + i, 1, &ok);
+	return ok;
 }
 
 bool
 mtr_apikey_parse(const char *s, size_t len, uint8_t id[MTR_APIKEY_ID_BYTES],
 				 const char **secret)
 {
-	char crc[MTR_APIKEY_CRC_CHARS];
+	bool     ok = true;
+	uint64_t crc;
 
 	if (len != MTR_APIKEY_CHARS ||
 		memcmp(s, MTR_APIKEY_PREFIX, MTR_APIKEY_PREFIX_CHARS) != 0)
 		return false;
-	for (size_t i = MTR_APIKEY_PREFIX_CHARS; i < MTR_APIKEY_CHARS; i++)
-	{
-		if (digit_value(s[i]) < 0)
-			return false;
-	}
-	crc_write(s, crc);
-	if (memcmp(s + CHECKED_CHARS, crc, sizeof(crc)) != 0)
+	crc = base62_read(s + CHECKED_CHARS, MTR_APIKEY_CRC_CHARS, &ok);
+	if (!ok || crc != crc32_ieee(s, CHECKED_CHARS))
 		return false;
 	*secret = s + MTR_APIKEY_PREFIX_CHARS + MTR_APIKEY_ID_CHARS;
-	return id_read(s + MTR_APIKEY_PREFIX_CHARS, id);
+	return secret_check(*secret) && id_read(s + MTR_APIKEY_PREFIX_CHARS, id);
 }
 
 bool

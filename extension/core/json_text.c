@@ -199,32 +199,84 @@ short_escape(char c)
 	}
 }
 
+#define WORD sizeof(uint64_t)
+#define EACH_BYTE (~UINT64_C(0) / 255) /* 1 in each byte of a word */
+
+/*
+ * must_escape: is one of the word's bytes to be written as an escape?  Of bytes below
+ * 0x80, subtracting n sets the top bit of those below n, and perhaps of some above
+ * such a one.
+ */
+static inline bool
+must_escape(uint64_t w)
+{
+	uint64_t control = w - EACH_BYTE * 0x20;
+	uint64_t quote = (w ^ EACH_BYTE * '"') - EACH_BYTE;
+	uint64_t backslash = (w ^ EACH_BYTE * '\\') - EACH_BYTE;
+
+	return ((control | quote | backslash) & ~w & EACH_BYTE * 0x80) != 0;
+}
+
+/* copy_plain copies whole words up to the first that holds an escape */
+static size_t
+copy_plain(const char *s, size_t len, char *out)
+{
+	size_t n = 0;
+
+	while (len - n >= WORD)
+	{
+		uint64_t w;
+
+		memcpy(&w, s + n, WORD);
+		if (must_escape(w))
+			break;
+		memcpy(out + n, &w, WORD);
+		n += WORD;
+	}
+	return n;
+}
+
+/* escape_char writes one byte of a string; returns how many it wrote */
+static size_t
+escape_char(char c, char *out)
+{
+	static const char digits[] = "0123456789abcdef";
+	char              letter = short_escape(c);
+
+	if (letter != 0)
+	{
+		out[0] = '\\';
+		out[1] = letter;
+		return 2;
+	}
+	if ((unsigned char) c < 0x20)
+	{
+		memcpy(out, "\\u00", 4);
+		out[4] = digits[(unsigned char) c >> 4];
+		out[5] = digits[c & 0x0F];
+		return UNIT_CHARS;
+	}
+	out[0] = c;
+	return 1;
+}
+
 size_t
 mtr_json_escape(const char *s, size_t len, char *out)
 {
-	static const char digits[] = "0123456789abcdef";
-	size_t            o = 0;
+	size_t o = 0;
+	size_t i = 0;
 
 	out[o++] = '"';
-	for (size_t i = 0; i < len; i++)
+	while (i < len)
 	{
-		unsigned char c = (unsigned char) s[i];
-		char          letter = short_escape(s[i]);
+		size_t plain = copy_plain(s + i, len - i, out + o);
+		size_t end;
 
-		if (letter != 0)
-		{
-			out[o++] = '\\';
-			out[o++] = letter;
-		}
-		else if (c < 0x20)
-		{
-			memcpy(out + o, "\\u00", 4);
-			out[o + 4] = digits[c >> 4];
-			out[o + 5] = digits[c & 0x0F];
-			o += UNIT_CHARS;
-		}
-		else
-			out[o++] = s[i];
+		o += plain;
+		i += plain;
+		/* the word that has an escape, or what is left, byte by byte */
+		for (end = len - i < WORD ? len : i + WORD; i < end; i++)
+			o += escape_char(s[i], out + o);
 	}
 	out[o++] = '"';
 	return o;

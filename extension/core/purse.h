@@ -14,7 +14,9 @@
  * has ended meanwhile is gone, like the rest of that grant.
  *
  * Grants start and end by themselves: every function that takes a time brings
- * the purse up to it first (next_event makes that one comparison).
+ * the purse up to it first (next_event makes that one comparison).  That cannot be
+ * undone: when the clock is set back behind judged_at, what tables say is right, and
+ * the purse has to be loaded again.
  *
  * A cell counts what usage burned for good (burn_done) and how much of it is
  * in the tables (burn_flushed), both signed; only their difference means
@@ -135,6 +137,7 @@ struct mtr_purse
 	int64_t          more_uc;    /* of grants in force that have no cell */
 	int64_t          more_later; /* of grants without a cell that start later */
 	int64_t          more_event; /* when one of either starts or ends first */
+	int64_t          judged_at;  /* when a grant last started or ended for it */
 	struct mtr_grant more_first; /* of those in force, the first to burn */
 	struct mtr_cell  cell[MTR_PURSE_SOURCES];
 };

@@ -59,7 +59,7 @@ void
 mtr_purse_init(struct mtr_purse *p)
 {
 	memset(p, 0, sizeof(*p));
-	p->now = INT64_MIN;
+	p->now = p->judged_at = INT64_MIN;
 	p->next_event = MTR_PURSE_NEVER;
 	p->more_event = MTR_PURSE_NEVER;
 	p->cell[MTR_PURSE_DEBT].state = MTR_CELL_LIVE;
@@ -241,7 +241,7 @@ mtr_purse_advance(struct mtr_purse *p, int64_t now)
 	 */
 	while (p->next_event <= now && p->next_event != MTR_PURSE_NEVER)
 	{
-		p->now = p->next_event;
+		p->now = p->judged_at = p->next_event;
 		pass_event(p, p->now);
 		if (mtr_purse_is_stale(p))
 			p->reload_wanted = true;

@@ -21,6 +21,7 @@ INSERT INTO expected VALUES
     ('grant_credits(text,bigint,text,integer,text,timestamp with time zone,timestamp with time zone)', 'mortar_admin'),
     ('hold(text,bigint,interval,text,jsonb)', 'mortar_admin'),
     ('http(text,text,bytea,bytea,text[],bytea,inet,text)', 'mortar_gateway'),
+    ('is_entry(text,text,text,bigint,uuid)', ''),
     ('login(text)', 'mortar_tenant'),
     ('note_write()', ''),
     ('record_usage(text,text,bigint,text)', 'mortar_admin'),
@@ -88,6 +89,7 @@ SELECT set_eq(
     $$SELECT signature, provolatile::text, proparallel::text, proleakproof FROM functions
         WHERE provolatile <> 'v' OR proparallel <> 'u' OR proleakproof$$,
     $$VALUES ('credits(numeric)', 'i', 's', false),
+        ('is_entry(text,text,text,bigint,uuid)', 'i', 's', false),
         ('route_list()', 's', 's', false),
         ('tenant_id()', 's', 'r', true)$$,
     'all that may load a tenant is volatile and parallel unsafe; tenant_id() is stable, restricted and leakproof');

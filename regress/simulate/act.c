@@ -142,6 +142,7 @@ act_usage(struct tx *tx)
 	int64_t  qty[3];
 	int64_t  total = 0;
 	uint32_t counters = 0;
+	bool     is_sync = sim_percent(w.mood.sync) && queue_has_room();
 
 	for (int i = 0; i < n; i++)
 	{
@@ -168,13 +169,14 @@ act_usage(struct tx *tx)
 	/* room for what was noted: all or nothing */
 	if (tx->n + n + MTR_PURSE_SOURCES > RECORDS)
 		return;
-	if (total > 0 && !take(tx, total, BURN))
+	if (total > 0 && !take(tx, total, is_sync ? SYNC_BURN : BURN))
 		return;
 	for (int i = 0; i < n; i++)
 	{
 		w.slot[slot[i]].taken += qty[i];
 		w.counter[w.slot[slot[i]].counter].priced += qty[i];
-		note(tx, USAGE, slot[i], -1, qty[i]);
+		w.counter[w.slot[slot[i]].counter].queued += is_sync ? qty[i] : 0;
+		note(tx, is_sync ? SYNC : USAGE, slot[i], -1, qty[i]);
 	}
 }
 

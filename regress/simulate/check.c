@@ -23,6 +23,9 @@ is_in_flight(const struct tx *tx, const struct record *r)
 {
 	if (r->kind == BURN)
 		return true;
+	/* then its row waits */
+	if (r->kind == SYNC_BURN)
+		return tx->state != TX_COMMITTING;
 	/* in the ledger already, not in memory */
 	if (r->kind == REFUND)
 		return tx->state == TX_COMMITTING &&
@@ -87,7 +90,7 @@ add_up_flight(__int128 flight[SOURCES], __int128 *usage)
 			if (!is_in_flight(tx, r))
 				continue;
 			flight[r->of] += r->amount;
-			if (r->kind == BURN)
+			if (r->kind == BURN || r->kind == SYNC_BURN)
 				*usage += r->amount;
 		}
 		/* an abort half way: what usage cost, and what came back of it */
@@ -131,7 +134,7 @@ check_grant(int g, __int128 flight)
 			"grant %d: burns %ld, should be %ld", g, (long) unwritten(cell),
 			(long) (m.g[g].burned - w.t.burned[g]));
 	/* from scratch: nobody has spent what the grant was not good for */
-	REQUIRE(flight + m.g[g].burned + row->ledger == c->taken,
+	REQUIRE(flight + m.g[g].burned + row->ledger + queued_of(g) == c->taken,
 			"grant %d: taken %ld is not what was spent", g, (long) c->taken);
 	REQUIRE(c->taken >= 0 && c->taken <= row->g.amount,
 			"grant %d: taken %ld of %ld", g, (long) c->taken,
@@ -158,7 +161,9 @@ check_sources(const __int128 flight[SOURCES])
 	REQUIRE(unwritten(MTR_PURSE_ISSUED) ==
 				m.burned_issued - w.t.burned[OF_ISSUED],
 			"burns of issued %ld", (long) unwritten(MTR_PURSE_ISSUED));
-	REQUIRE(flight[OF_DEBT] + w.t.ledger_debt + m.burned_debt == p->debt,
+	REQUIRE(flight[OF_DEBT] + w.t.ledger_debt + m.burned_debt +
+					queued_of(OF_DEBT) ==
+				p->debt,
 			"debt %ld is not what was spent", (long) p->debt);
 }
 
@@ -172,7 +177,10 @@ check_costs(__int128 usage)
 	__int128 flushed = 0;
 
 	for (int of = 0; of < SOURCES; of++)
+	{
 		written += w.t.burned[of];
+		burned += queued_of(of);
+	}
 	for (int g = 0; g < GRANTS; g++)
 		burned += m.g[g].burned;
 	for (int c = 0; c < COUNTERS; c++)
@@ -183,7 +191,9 @@ check_costs(__int128 usage)
 		for (int s = 0; s < SLOTS; s++)
 		{
 			taken += w.slot[s].counter == c ? w.slot[s].taken : 0;
-			done += w.slot[s].counter == c ? w.slot[s].done : 0;
+			done += w.slot[s].counter == c
+						? w.slot[s].done + w.t.slot_durable[s]
+						: 0;
 		}
 		REQUIRE(w.counter[c].priced == taken && w.counter[c].done == done,
 				"counter %d is not the sum of its slots", c);
@@ -231,6 +241,7 @@ check_all(void)
 	add_up_flight(flight, &usage);
 	check_sources(flight);
 	check_costs(usage);
+	check_queue();
 	check_order();
 }
 

@@ -129,7 +129,7 @@ flush_names(int g)
 	for (int i = 0; f->state == FLUSH_COPIED && i < f->n; i++)
 		if (f->of[i] == g)
 			return true;
-	return false;
+	return f->state == FLUSH_COPIED && drain_names(g);
 }
 
 void
@@ -148,12 +148,12 @@ flush_ask(void)
 				"a flush does not know what burned");
 	}
 	f->asked_at = w.stats.steps;
-	f->quiet = !tx_any() && !reservations_any();
+	f->quiet = !tx_any() && !reservations_any() && w.t.nqueue == 0;
 	f->state = FLUSH_ASKED;
 }
 
 void
-flush_copy(void)
+flush_copy(int rows)
 {
 	struct flush *f = &w.flush;
 	int64_t       cost;
@@ -165,6 +165,7 @@ flush_copy(void)
 	check_parts(cost);
 	for (int i = 0; i < f->n; i++)
 		f->of[i] = source_of(f->part[i].cell);
+	drain_copy(rows);
 	f->state = FLUSH_COPIED;
 	sim_trace("flush of %ld in %d parts", (long) cost, f->n);
 }
@@ -181,6 +182,7 @@ flush_write(void)
 		w.t.flushed[c] += f->qty[c];
 	for (int s = 0; s < SLOTS; s++)
 		w.t.slot_flushed[s] = f->upto[s];
+	drain_write();
 }
 
 void
@@ -192,9 +194,11 @@ flush_end(bool ok)
 	f->state = FLUSH_NONE;
 	w.stats.flushes += ok;
 	w.stats.failed_flushes += !ok;
+	if (ok)
+		flush_write();
+	drain_end(ok);
 	if (!ok)
 		return;
-	flush_write();
 	for (int s = 0; s < SLOTS; s++)
 	{
 		minutes_flushed(s, f->upto[s] - w.slot[s].flushed);
@@ -211,10 +215,10 @@ void
 flush_whole(void)
 {
 	if (w.flush.state == FLUSH_ASKED)
-		flush_copy();
+		flush_copy(QUEUE);
 	if (w.flush.state == FLUSH_COPIED)
 		flush_end(true);
 	flush_ask();
-	flush_copy();
+	flush_copy(QUEUE);
 	flush_end(true);
 }

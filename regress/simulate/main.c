@@ -102,6 +102,8 @@ draw_mood(void)
 	mood->grant = 1 + (int) sim_below(30);
 	mood->refund = (int) sim_below(20);
 	mood->unlimited = sim_percent(20) ? 50 : 2;
+	mood->sync = sim_percent(30) ? 0 : (int) sim_below(101);
+	mood->drain = sim_percent(20) ? 0 : (int) sim_below(101);
 	mood->pace = 1 + sim_below(sim_percent(50) ? 10 : 1000);
 	mood->txs = 1 + (int) sim_below(TXS);
 	mood->reserve = sim_percent(30) ? 0 : (int) sim_below(30);
@@ -189,7 +191,7 @@ may_evict(void)
 		if (w.slot[s].done != w.slot[s].flushed)
 			return false;
 	return !tx_any() && !reservations_any() && w.flush.state == FLUSH_NONE &&
-		   mtr_purse_is_clean(&w.purse);
+		   w.t.nqueue == 0 && mtr_purse_is_clean(&w.purse);
 }
 
 static void
@@ -210,7 +212,7 @@ step(void)
 	else if (what < 140 && may_evict())
 		load(INT64_MIN);
 	else if (w.flush.state == FLUSH_ASKED && sim_percent(50))
-		flush_copy();
+		flush_copy(sim_percent(w.mood.drain) ? 1 + (int) sim_below(QUEUE) : 0);
 	else if (w.flush.state == FLUSH_COPIED && sim_percent(30))
 		flush_end(!sim_percent(w.mood.fail));
 	else if (w.flush.state == FLUSH_NONE && sim_below(1000) < w.mood.flush)
@@ -247,7 +249,9 @@ report(void)
 		   "repaid %ld times; grants: %ld without a cell, %ld gave way, %ld "
 		   "uneven; spare %ld times, %ld written off\n"
 		   "  beyond cells: %ld parts drained, %ld grants loose, %ld returned; "
-		   "%ld loads in one step\n",
+		   "%ld loads in one step\n"
+		   "  durable: %ld rows moved (%ld times uneven), %ld have waited over "
+		   "crashes, 0 lost\n",
 		   (unsigned long) w.seed, (long) s->steps, (long) s->crashes,
 		   (long) s->flushes, (long) s->failed_flushes, (long) s->carried,
 		   (long) s->loads, (long) s->refills, (long) s->stale_refills,
@@ -255,7 +259,8 @@ report(void)
 		   (long) s->short_of, (long) s->again, (long) s->repaid,
 		   (long) s->behind, (long) s->demoted, (long) s->uneven,
 		   (long) s->spares, (long) s->written_off, (long) s->drained,
-		   (long) s->detached, (long) s->returned, (long) s->queued);
+		   (long) s->detached, (long) s->returned, (long) s->queued,
+		   (long) s->moved, (long) s->misplaced, (long) s->waited);
 	printf("  reservations: %ld, settled %ld times, %ld released, %ld expired, "
 		   "%ld "
 		   "would hold too many grants\n",

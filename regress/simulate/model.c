@@ -296,7 +296,8 @@ at_rest(int g)
 			(w.tx[i].refs & (1u << cell | 1u << MTR_PURSE_DEBT)))
 			return false;
 	return m.g[g].burned == w.t.burned[g] && !w.purse.flushing &&
-		   !is_reserved(g) && !is_reserved(OF_DEBT);
+		   !is_reserved(g) && !is_reserved(OF_DEBT) &&
+		   !(w.flush.drain.refs & (1u << cell));
 }
 
 int

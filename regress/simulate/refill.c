@@ -13,7 +13,8 @@
 int64_t
 in_tables(int g)
 {
-	return (int64_t) (w.t.row[g].g.amount - w.t.row[g].ledger - w.t.burned[g]);
+	return (int64_t) (w.t.row[g].g.amount - w.t.row[g].ledger - w.t.burned[g] -
+					  queued_of(g));
 }
 
 /*
@@ -219,7 +220,7 @@ place_queue(struct mtr_purse *p, const struct queue *q, int64_t now)
 
 void
 load_grants(const int list[], const int64_t remaining[], int n, int64_t now,
-			int64_t read_at)
+			int64_t read_at, int64_t unpaid)
 {
 	struct mtr_purse other = w.purse;
 	struct queue     q;
@@ -230,8 +231,8 @@ load_grants(const int list[], const int64_t remaining[], int n, int64_t now,
 		(void) place(list[i], remaining[i], now);
 	REQUIRE(memcmp(&other, &w.purse, sizeof(other)) == 0,
 			"placed in one step, the purse is another one");
-	mtr_purse_settle(&w.purse, now, 0);
-	m_settle(0);
+	mtr_purse_settle(&w.purse, now, -unpaid);
+	m_settle(-unpaid);
 }
 
 int
@@ -308,7 +309,7 @@ apply(struct refill *r)
 			place_wanted(r, i, now);
 			break;
 		}
-	load_grants(r->list, r->remaining, r->n, now, r->now);
+	load_grants(r->list, r->remaining, r->n, now, r->now, 0);
 	sim_trace("refilled, available %ld", (long) w.purse.available);
 }
 

@@ -26,6 +26,7 @@
 #define SLOTS 5
 #define CHARGES 12 /* committed charges that can be refunded */
 #define MARKS 64
+#define QUEUE 24   /* rows of durable usage that wait */
 #define LOOSE (-2) /* of a record: its grant has lost its cell */
 
 /* sources as the model and the tables name them: a grant's row, or */
@@ -46,6 +47,13 @@ struct row
 	__int128         ledger; /* net taken by rows of the ledger */
 };
 
+/* durable usage as its transaction has written it */
+struct queue_row
+{
+	int64_t qty[SLOTS];
+	int64_t part[SOURCES]; /* who has paid */
+};
+
 struct tables
 {
 	struct row row[GRANTS];
@@ -54,9 +62,13 @@ struct tables
 	__int128   burned_gone; /* by grants whose rows were removed since */
 	int64_t    flushed[COUNTERS];
 	int64_t    slot_flushed[SLOTS];
-	int64_t    last; /* when something was written last */
+	int64_t    slot_durable[SLOTS]; /* beside that */
+	int64_t    last;                /* when something was written last */
 	int64_t    floor;
 	uint8_t    mode;
+
+	struct queue_row queue[QUEUE];
+	int              nqueue;
 };
 
 /* ---- memory ---- */
@@ -68,6 +80,7 @@ struct counter
 	int64_t priced;
 	int64_t done;
 	int64_t flushed;
+	int64_t queued; /* of priced: durable, in flight or waiting */
 };
 
 struct slot
@@ -81,13 +94,15 @@ struct slot
 
 enum kind
 {
-	USAGE,  /* of: slot */
-	BURN,   /* of: source; what usage took */
-	DEBIT,  /* of: source; a charge or a hold */
-	VOID,   /* of: grant; what was taken back of it */
-	GRANT,  /* of: grant */
-	REFUND, /* of: source, given at commit */
-	RESERVE /* of: reservation */
+	USAGE,   /* of: slot */
+	BURN,    /* of: source; what usage took */
+	DEBIT,   /* of: source; a charge or a hold */
+	VOID,    /* of: grant; what was taken back of it */
+	GRANT,   /* of: grant */
+	REFUND,  /* of: source, given at commit */
+	RESERVE, /* of: reservation */
+	SYNC,    /* of: slot; usage that no crash may take */
+	SYNC_BURN
 };
 
 struct record
@@ -132,6 +147,19 @@ enum flush_state
 	FLUSH_COPIED /* and writes it */
 };
 
+/* rows of durable usage that a flush moves to the journal */
+struct drain
+{
+	int             rows; /* the oldest */
+	int64_t         qty[COUNTERS];
+	int64_t         slot_qty[SLOTS];
+	int64_t         paid[SOURCES];
+	int64_t         booked[SOURCES];
+	uint32_t        refs;
+	struct mtr_part part[MTR_PURSE_SOURCES];
+	int             n;
+};
+
 struct flush
 {
 	enum flush_state state;
@@ -144,6 +172,7 @@ struct flush
 	struct mtr_part  part[MTR_PURSE_SOURCES];
 	int              of[MTR_PURSE_SOURCES];
 	int              n;
+	struct drain     drain;
 };
 
 /* grants on their way from tables into a purse that is in use */
@@ -199,6 +228,8 @@ struct mood
 	int     grant; /* weight */
 	int     refund;
 	int     unlimited; /* percent of modes */
+	int     sync;      /* percent of usage */
+	int     drain;     /* percent of flushes that move durable usage */
 	int64_t pace;      /* of the clock */
 	int     txs;
 	int     reserve; /* weight */
@@ -211,6 +242,7 @@ struct stats
 	int64_t uneven, written_off, refills, stale_refills, demoted;
 	int64_t drained, detached, returned, queued;
 	int64_t reserved, settled, expired, released, untaken;
+	int64_t moved, misplaced, waited;
 	int64_t lost_uc;
 };
 
@@ -232,8 +264,9 @@ struct world
 	struct parts       parts;   /* of the last debit */
 	struct reservation reservation[RESERVATIONS];
 	struct charge      charge[CHARGES];
-	int64_t            incoming; /* refunds announced, not committed */
-	uint64_t           serial;   /* of grants */
+	int64_t            promised[SLOTS]; /* durable usage, committed */
+	int64_t            incoming;        /* refunds announced, not committed */
+	uint64_t           serial;          /* of grants */
 	struct mood        mood;
 	struct stats       stats;
 	bool               trace;
@@ -289,7 +322,7 @@ extern void tx_detach(struct tx *tx);
 
 /* tables.c: what is behind memory */
 extern void flush_ask(void);
-extern void flush_copy(void);
+extern void flush_copy(int rows);
 extern void flush_end(bool ok);
 extern void flush_write(void); /* its rows are on disk */
 extern void flush_whole(void);
@@ -300,12 +333,25 @@ extern void come_to_rest(void);
 extern void remove_old_rows(void);
 extern int  source_of(int cell);
 
+/* drain.c: usage that no crash may take */
+extern __int128 queued_of(int of);
+extern int64_t  queued_usage(int slot);
+extern int64_t  queue_unpaid(void);
+extern bool     queue_has_room(void);
+extern bool     queue_names(int g);
+extern void     queue_write(const struct tx *tx);
+extern void     drain_copy(int most);
+extern void     drain_write(void);
+extern void     drain_end(bool ok);
+extern bool     drain_names(int g);
+extern void     check_queue(void);
+
 /* refill.c: grants behind get cells again */
 extern void    refill_begin(struct tx *tx, int wanted);
 extern void    refill_go_on(void);
 extern void    refill_forget(void);
 extern void    load_grants(const int list[], const int64_t remaining[], int n,
-						   int64_t now, int64_t read_at);
+						   int64_t now, int64_t read_at, int64_t unpaid);
 extern int     add_incoming(int row);
 extern bool    is_uneven(int g);
 extern int64_t in_tables(int g);

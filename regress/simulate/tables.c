@@ -18,7 +18,27 @@ source_of(int cell)
 static int64_t
 debt_in_tables(void)
 {
-	return (int64_t) (w.t.ledger_debt + w.t.burned[OF_DEBT]);
+	return (int64_t) (w.t.ledger_debt + w.t.burned[OF_DEBT] +
+					  queued_of(OF_DEBT));
+}
+
+static void
+load_usage(void)
+{
+	for (int c = 0; c < COUNTERS; c++)
+	{
+		w.counter[c].done = w.counter[c].flushed = w.t.flushed[c];
+		w.counter[c].queued = 0;
+	}
+	for (int s = 0; s < SLOTS; s++)
+	{
+		w.slot[s].done = w.slot[s].flushed = w.t.slot_flushed[s];
+		w.slot[s].taken =
+			w.slot[s].done + w.t.slot_durable[s] + queued_usage(s);
+		w.counter[w.slot[s].counter].queued += queued_usage(s);
+	}
+	for (int c = 0; c < COUNTERS; c++)
+		w.counter[c].priced = w.counter[c].done + w.counter[c].queued;
 }
 
 void
@@ -41,14 +61,9 @@ load(int64_t now)
 	mtr_purse_owe(&w.purse, debt_in_tables());
 	m_owe(debt_in_tables());
 	w.stats.uneven += debt_in_tables() < 0;
+	load_usage();
 	n = list_grants(list, remaining, NULL, -1, now);
-	load_grants(list, remaining, n, now, now);
-	for (int s = 0; s < SLOTS; s++)
-		w.slot[s].taken = w.slot[s].done = w.slot[s].flushed =
-			w.t.slot_flushed[s];
-	for (int c = 0; c < COUNTERS; c++)
-		w.counter[c].priced = w.counter[c].done = w.counter[c].flushed =
-			w.t.flushed[c];
+	load_grants(list, remaining, n, now, now, queue_unpaid());
 	w.stats.loads++;
 	sim_trace("load: %d grants, available %ld", n, (long) w.purse.available);
 }
@@ -65,12 +80,19 @@ crash(void)
 	if (w.flush.state == FLUSH_COPIED && sim_percent(50))
 		flush_write();
 	w.flush.state = FLUSH_NONE;
+	memset(&w.flush.drain, 0, sizeof(w.flush.drain));
+	w.stats.waited += w.t.nqueue;
 	refill_forget();
 	reservations_forget();
 	w.giving = 0;
-	for (int c = 0; c < COUNTERS; c++)
-		lost += cost_of(&w.counter[c], w.counter[c].done) -
-				cost_of(&w.counter[c], w.t.flushed[c]);
+	for (int s = 0; s < SLOTS; s++)
+	{
+		int c = w.slot[s].counter;
+
+		/* of durable usage nothing, see check_queue */
+		lost += cost_of(&w.counter[c], w.slot[s].done) -
+				cost_of(&w.counter[c], w.t.slot_flushed[s]);
+	}
 	REQUIRE(lost >= 0, "a crash has lost less than nothing");
 	w.stats.lost_uc += lost > INT32_MAX ? INT32_MAX : (int64_t) lost;
 	for (int i = 0; i < TXS; i++)
@@ -120,6 +142,7 @@ stop_all(void)
 	flush_whole();
 	flush_whole();
 	REQUIRE(mtr_purse_is_clean(&w.purse), "at rest a flush is wanted");
+	REQUIRE(w.t.nqueue == 0, "at rest rows wait");
 	compare_with_tables();
 }
 
@@ -176,6 +199,8 @@ come_to_rest(void)
 static bool
 is_named(int g)
 {
+	if (queue_names(g))
+		return true;
 	for (int i = 0; w.refill.tx != NULL && i < w.refill.n; i++)
 		if (w.refill.list[i] == g)
 			return true;

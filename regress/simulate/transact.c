@@ -125,15 +125,18 @@ undo(struct tx *tx, const struct record *r)
 	switch (r->kind)
 	{
 		case USAGE:
+		case SYNC:
 			c = &w.counter[w.slot[r->of].counter];
 			REQUIRE(mtr_price_step(c->priced - r->amount, r->amount, c->num_uc,
 								   c->per_units, &cost),
 					"what was paid cannot be priced");
 			c->priced -= r->amount;
+			c->queued -= r->kind == SYNC ? r->amount : 0;
 			w.slot[r->of].taken -= r->amount;
 			tx->back += cost;
 			break;
 		case BURN:
+		case SYNC_BURN:
 			tx->given += r->amount;
 			/* fall through */
 		case DEBIT:
@@ -217,6 +220,7 @@ write_rows(const struct tx *tx)
 		w.t.mode = tx->mode;
 		w.t.floor = tx->floor;
 	}
+	queue_write(tx);
 	for (int i = 0; i < tx->n; i++)
 	{
 		const struct record *r = &tx->record[i];
@@ -291,6 +295,13 @@ finish(struct tx *tx, const struct record *r)
 		case BURN:
 			mtr_purse_burn(&w.purse, r->cell, r->amount);
 			m_burn(r->of, r->amount);
+			break;
+		case SYNC: /* stands in its row */
+			break;
+		case SYNC_BURN:
+			if (r->of == OF_ISSUED)
+				mtr_purse_back(&w.purse, w.clock, r->cell, r->amount);
+			m_advance(w.purse.now);
 			break;
 		case GRANT:
 			arrive(r);

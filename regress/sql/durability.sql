@@ -14,7 +14,7 @@ PREPARE TRANSACTION 'mortar_no_flush';
 SET client_min_messages = warning;
 SELECT mortar.set_price('requests', 1, 2) IS NOT NULL AS priced;
 SELECT mortar.set_price('egress_bytes', 0, 1) IS NOT NULL AS free;
-SELECT count(mortar.create_tenant('dur_' || t)) FROM unnest('{a,b,c,d,e,f}'::text[]) t;
+SELECT count(mortar.create_tenant('dur_' || t)) FROM unnest('{a,b,c,d,e,f,g}'::text[]) t;
 SELECT mortar.grant_credits('dur_a', 4, 'g1', priority => 1) IS NOT NULL AS granted;
 SELECT mortar.grant_credits('dur_a', 1000, 'g2', priority => 2) IS NOT NULL AS granted;
 \set queue 'SELECT meter, qty, cost_uc, from_accounts, amounts_uc FROM mortar.usage_sync WHERE tenant_id = '
@@ -152,6 +152,11 @@ CALL pg_temp.many_prices();
 SELECT count(*), sum(qty), sum(cost_uc) FROM mortar.usage_sync WHERE tenant_id = 'dur_f';
 :state 'dur_f';
 
+-- ---- more rows than one flush moves, and soon enough for it ----
+SELECT mortar.grant_credits('dur_g', 1000, 'g1', priority => 1), mortar.grant_credits('dur_g', 10000, 'g2') IS NOT NULL AS granted \gset
+SELECT count(mortar.record_usage('dur_g', 'requests', 1, 'sync')) FROM generate_series(1, 12000);
+:state 'dur_g';
+
 -- ---- who may see it; nobody may write it ----
 \c - regress_monitor
 SELECT count(*) FROM mortar.usage_sync WHERE tenant_id LIKE 'dur\_%';
@@ -185,6 +190,7 @@ SELECT tenant_id, from_account, sum(burned_uc) AS uc FROM mortar.burn_marks WHER
 :state 'dur_d';
 :state 'dur_e';
 :state 'dur_f';
+:state 'dur_g';
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
 
 -- ---- rows that somebody takes away by hand are usage no more, and it is given back ----
@@ -213,8 +219,15 @@ SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok AND check_nam
 DELETE FROM mortar.usage_sync;
 ROLLBACK PREPARED 'mortar_no_flush';
 CALL pg_temp.flushed();
-SELECT t, (mortar.balance('dur_' || t)).available_uc FROM unnest('{a,b,c,d,e,f}'::text[]) t;
+SELECT t, (mortar.balance('dur_' || t)).available_uc FROM unnest('{a,b,c,d,e,f,g}'::text[]) t;
 :state 'dur_a';
+SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
+-- nor does it stop the flusher, if it comes to that
+INSERT INTO mortar.usage_sync SELECT 'dur_d', gen_random_uuid(), meter, key_id, route, price_id, 2, minute, 0, '{NULL}', '{NULL}', '{NULL}', epoch_id
+    FROM mortar.usage_journal WHERE tenant_id = 'dur_d' AND meter = 'requests' LIMIT 1;
+SELECT available_uc FROM mortar.balance('dur_d');
+CALL pg_temp.flushed();
+:state 'dur_d';
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
 SELECT mortar.set_price('requests', 0, 1) IS NOT NULL AS free;
 DROP ROLE regress_admin, regress_monitor;

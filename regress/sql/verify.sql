@@ -42,10 +42,28 @@ CREATE FUNCTION found(tenant text DEFAULT NULL) RETURNS SETOF text LANGUAGE sql 
 -- an entry whose accounts are the same
 BEGIN;
 ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
-ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_accounts_check,
-    DROP CONSTRAINT credit_ledger_grant_check;
+ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_check;
 UPDATE mortar.credit_ledger SET from_account = 'consumed' WHERE tenant_id = 'ver_a' AND kind = 'charge';
 SELECT found();
+ROLLBACK;
+-- one that its kind does not make, one without its grant, one with a grant that it has not
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_check;
+UPDATE mortar.credit_ledger SET kind = 'hold' WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found() LIKE 'entries balance: wrong for: ver_a' LIMIT 1;
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_check;
+UPDATE mortar.credit_ledger SET grant_id = NULL WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found() LIKE 'entries balance: wrong for: ver_a' LIMIT 1;
+ROLLBACK;
+BEGIN;
+ALTER TABLE mortar.credit_ledger DISABLE TRIGGER USER;
+ALTER TABLE mortar.credit_ledger DROP CONSTRAINT credit_ledger_check;
+UPDATE mortar.credit_ledger SET from_account = 'debt' WHERE tenant_id = 'ver_a' AND kind = 'charge';
+SELECT found() LIKE 'entries balance: wrong for: ver_a' LIMIT 1;
 ROLLBACK;
 
 -- a charge that was made smaller: memory knows better

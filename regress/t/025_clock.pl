@@ -7,26 +7,12 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
+use Clock;
 use Mortar;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $clock = PostgreSQL::Test::Utils::tempdir() . '/clock';
-sub set_clock {
-  my ($seconds) = @_;
-  open(my $file, '+>>', $clock) or die "$clock: $!";
-  close($file);
-  open($file, '+<:raw', $clock) or die "$clock: $!";
-  syswrite($file, pack('q', $seconds)) == 8 or die "$clock: $!";
-  close($file) or die "$clock: $!";
-  return;
-}
-set_clock(0);
-my $node = do {
-  local $ENV{SHIFT_CLOCK} = $clock;
-  local $ENV{LD_PRELOAD} = "$FindBin::Bin/../modules/shift_clock.so";
-  Mortar::node('main');
-};
+my $node = Clock::node('main');
 Mortar::tenant($node, 'acme', credits => 1000, prices => 1);
 
 sub super { return $node->safe_psql($Mortar::database, @_); }
@@ -52,7 +38,7 @@ for my $case ([ -3600, 'back by an hour' ], [ 86400, 'forward by a day' ], [ 0, 
   record(7);
   $total += 7;
   until_true('SELECT failures > 0 FROM mortar.flusher', "a flush has failed, then the clock is set $name");
-  set_clock($seconds);
+  Clock::set($seconds);
   is(differs(), $seconds, '... for the server');
   mend_flush();
   journal_is($total, '... and usage is flushed in the end');

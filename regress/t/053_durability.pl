@@ -35,7 +35,11 @@ sub until_true {
   return;
 }
 sub queue { return super("SELECT count(*) FROM mortar.usage_sync WHERE tenant_id = '$_[0]'"); }
-sub drained { until_true('SELECT NOT EXISTS (SELECT FROM mortar.usage_sync)', $_[0]); return; }
+# moved, and rounding booked to the last micro-credit
+sub drained {
+  until_true('SELECT NOT EXISTS (SELECT FROM mortar.usage_sync) AND NOT EXISTS (SELECT FROM mortar.cells WHERE unflushed_uc <> 0)', $_[0]);
+  return;
+}
 
 # a transaction that outlives its session and a restart, and lets nobody flush
 sub lock_journal { super("BEGIN; LOCK TABLE mortar.usage_journal IN EXCLUSIVE MODE; PREPARE TRANSACTION 'lock'"); return; }

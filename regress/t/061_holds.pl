@@ -13,7 +13,8 @@ use Session;
 use Test::More;
 use Wire;
 
-my $node = Mortar::node('main', conf => "max_connections = 100\nmortar.flush_interval = '20ms'\n");
+my $node = Mortar::node('main', conf => "max_connections = 100\nmax_locks_per_transaction = 10\n"
+  . "mortar.flush_interval = '20ms'\n");
 
 sub admin { return Mortar::admin($node, $_[0]); }
 
@@ -124,14 +125,133 @@ for my $level ('read committed', 'repeatable read') {
   my ($code, undef, $err) = $node->psql($Mortar::database, "SELECT mortar.capture('$tenant', '$short', 1, 'k')");
   like($err, qr/the hold has expired/, 'it cannot be captured');
   my $race = Race::run($node, 8, "SELECT mortar.charge('$tenant', 100, 'client :client_id')");
-  # others do not wait for the one who releases it, so some may be refused
-  delete $race->{errors}{'Not enough credits.'};
-  is_deeply($race->{errors}, {}, '8 sessions that need it: none fails otherwise');
-  admin("SELECT mortar.charge('$tenant', 100, 'client $_')") for 0 .. 7;
-  is(state_of($tenant), '0|200|12|2', 'and in the end all eight have it, released once');
+  is_deeply([ $race->{finished}, $race->{errors} ], [ 8, {} ], '8 sessions that need it: all have it');
+  is(state_of($tenant), '0|200|12|2', 'and it was released once');
   admin("SELECT mortar.capture('$tenant', '$long', 150, 'k')");
   $node->restart;
   is(state_of($tenant), '50|0|14|2', 'after a restart a capture is what it was');
+}
+
+# one transaction releases a hold that has expired, and stays open: others wait for it
+for my $end ('COMMIT', 'ROLLBACK') {
+  my $tenant = tenant('meanwhile-' . lc $end, 1000);
+  admin("SELECT mortar.hold('$tenant', 1000, '1 millisecond', 'h'), pg_sleep(0.01)");
+  my $first = Session->new($node, user => 'mortar_test_admin');
+  $first->run("BEGIN; SELECT mortar.charge('$tenant', 100, 'first')");
+  is(admin("SELECT mortar.charge('$tenant', 1001, 'too much', on_short => 'return') IS NULL"), 't',
+    'what there is not is refused all the same');
+  my (undef, undef, $err) = $node->psql($Mortar::database, "SELECT mortar.charge('$tenant', 900, 'second')");
+  like($err, qr/credits of tenant "$tenant" are about to come back.*HINT:  Try again/s, 'who has waited for long is told to try again');
+  my ($out, $answer) = ('', '');
+  my $second = IPC::Run::start([ 'psql', '-XAtq', '-U', 'mortar_test_admin', '-d', $node->connstr($Mortar::database), '-c',
+      "SELECT mortar.charge('$tenant', 900, 'second') IS NOT NULL" ], '>', \$out, '2>', \$answer);
+  $node->poll_query_until($Mortar::database, "SELECT count(*) = 1 FROM pg_stat_activity"
+    . " WHERE wait_event_type = 'Extension' AND query LIKE '%mortar.charge%' AND pid <> pg_backend_pid()");
+  $first->run($end);
+  IPC::Run::finish($second);
+  is("$out$answer", "t\n", "$end: who waits is served");
+  is(state_of($tenant), $end eq 'COMMIT' ? '0|0|5|1' : '100|0|4|1', 'and it was released once');
+}
+
+# a hold that expires while it is captured is not released to pay for its own capture
+{
+  my $tenant = tenant('itself', 100);
+  admin("SELECT mortar.hold('$tenant', 10, '1 millisecond', 'gone')");
+  my $hold = admin("SELECT mortar.hold('$tenant', 50, '1.5 seconds', 'h')");
+  my $lock = Session->new($node);
+  $lock->run('BEGIN; LOCK TABLE mortar.credit_grants IN ACCESS EXCLUSIVE MODE');
+  my $unlock = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr($Mortar::database), '-c',
+      "DO \$\$ BEGIN WHILE clock_timestamp() < (SELECT expires_at FROM mortar.credit_holds WHERE hold_id = '$hold') LOOP"
+        . " PERFORM pg_sleep(0.05); END LOOP; PERFORM pg_terminate_backend(pid) FROM pg_locks"
+        . " WHERE relation = 'mortar.credit_grants'::regclass AND mode = 'AccessExclusiveLock' AND granted; END \$\$" ]);
+  my (undef, undef, $err) = $node->psql($Mortar::database, "SELECT mortar.capture('$tenant', '$hold', 120, 'k')");
+  IPC::Run::finish($unlock);
+  like($err, qr/Not enough credits/, 'a capture of more than there is, during which the hold expires, is refused');
+  is(admin("SELECT available_uc, held_uc FROM mortar.balance('$tenant')"), '100|0', 'and nothing has moved');
+  is(admin("SELECT check_name, detail FROM mortar.verify_ledger('$tenant') WHERE NOT ok"), '', 'and it adds up');
+}
+
+# one transaction resolves more of them than the server has room for locks
+{
+  my $tenant = tenant('many', 6000);
+  my $n = 3000;
+  my $hold = "PERFORM mortar.hold('$tenant', 1, '%s', 'h%s' || i)";
+  my $all = "DO \$\$ BEGIN FOR i IN 1 .. $n LOOP %s; END LOOP; END \$\$";
+  my $rows = "DO \$\$ BEGIN PERFORM %s FROM %s WHERE tenant_id = '$tenant' %s; END \$\$";
+  admin(sprintf($all, sprintf($hold, '1 hour', 'a')));
+  admin(sprintf($rows, "mortar.capture('$tenant', hold_id, 1, 'c' || hold_id)", 'mortar.credit_holds', ''));
+  is(admin("SELECT available_uc, held_uc FROM mortar.balance('$tenant')"), '3000|0', "$n holds are captured in one transaction");
+  admin(sprintf($rows, "mortar.reverse('$tenant', entry_id, 'r' || entry_id)", 'mortar.credit_ledger', "AND kind = 'capture'"));
+  is(admin("SELECT available_uc, held_uc FROM mortar.balance('$tenant')"), '6000|0', '... and reversed');
+  admin(sprintf($all, sprintf($hold, '1 hour', 'b')));
+  admin(sprintf($rows, "mortar.void_hold('$tenant', hold_id, 'v' || hold_id)", 'mortar.open_holds', ''));
+  is(admin("SELECT available_uc, held_uc FROM mortar.balance('$tenant')"), '6000|0', "... $n are voided");
+  admin(sprintf($all, sprintf($hold, '1 millisecond', 'd')));
+  admin("SELECT pg_sleep(0.01), mortar.charge('$tenant', 6000, 'all')");
+  is(admin("SELECT available_uc, held_uc FROM mortar.balance('$tenant')"), '0|0', '... and released');
+  is(admin("SELECT check_name, detail FROM mortar.verify_ledger('$tenant') WHERE NOT ok"), '', 'and it adds up');
+}
+
+# what has ever been spent may be more than an int8 holds
+{
+  my $all = '2305843009213693951';
+  my $tenant = tenant('volume', $all);
+  admin("DO \$\$ DECLARE e uuid; BEGIN FOR i IN 1 .. 6 LOOP e := mortar.charge('$tenant', $all, 'c' || i);"
+    . " PERFORM mortar.reverse('$tenant', e, 'r' || i); COMMIT; END LOOP; END \$\$");
+  my $before = state_of($tenant);
+  $node->restart;
+  is(state_of($tenant), $before, 'spent and given back six times, all of it is there after a restart');
+}
+
+# and so may what is counted where no credit moves
+{
+  my $all = '2305843009213693951';
+  my $tenant = tenant('counted', 100);
+  admin("SELECT mortar.set_limit('$tenant', 'unlimited')");
+  admin("SELECT mortar.charge('$tenant', $all, 'c$_')") for 1 .. 5;
+  admin("SELECT mortar.hold('$tenant', $all, '1 hour', 'h')");
+  admin("SELECT mortar.void_hold('$tenant', hold_id, 'v'), mortar.charge('$tenant', 1, 'c') FROM mortar.open_holds WHERE tenant_id = '$tenant'");
+  is(state_of($tenant), '100|0|9|1', 'a tenant without limits is charged for as much as five times a balance');
+}
+
+# what a transaction has given itself: more grants than memory tells apart come back, and
+# can be taken back, like others
+{
+  my $tenant = tenant('own', 5);
+  my $out = admin("BEGIN; CREATE TEMP TABLE g ON COMMIT DROP AS SELECT i, mortar.grant_credits('$tenant', 10, 'g' || i, priority => i) AS id"
+    . " FROM generate_series(1, 20) i; SELECT mortar.charge('$tenant', 190, 'c') AS charge \\gset\n"
+    . "SAVEPOINT s; SELECT mortar.reverse('$tenant', :'charge', 'r') IS NOT NULL; ROLLBACK TO s;"
+    . "SELECT available_uc FROM mortar.balance('$tenant'); SELECT mortar.reverse('$tenant', :'charge', 'r', 175) IS NOT NULL;"
+    . "SELECT available_uc FROM mortar.balance('$tenant'); SELECT mortar.void_grant('$tenant', id, 'v', 'x') IS NOT NULL FROM g WHERE i = 18;"
+    . "SELECT mortar.hold('$tenant', 170, '1 hour', 'h') AS hold \\gset\n"
+    . "SELECT mortar.void_hold('$tenant', :'hold', 'vh') IS NOT NULL; COMMIT; SELECT available_uc FROM mortar.balance('$tenant')");
+  is($out, "t\n15\nt\n190\nt\nt\n180", 'of twenty own grants a charge comes back, a grant is taken back, a hold freed');
+  is(admin("SELECT check_name, detail FROM mortar.verify_ledger('$tenant') WHERE NOT ok"), '', 'and it adds up');
+}
+
+# a transaction has to do with any number of tenants, and lets go of all of them
+{
+  admin("SELECT mortar.create_tenant('crowd' || i), mortar.set_limit('crowd' || i, 'soft'), mortar.charge('crowd' || i, 50, 'c')"
+    . " FROM generate_series(1, 70) i");
+  admin("SELECT mortar.reverse(tenant_id, entry_id, 'r') FROM mortar.credit_ledger WHERE tenant_id LIKE 'crowd%' AND kind = 'charge'");
+  is(admin("SELECT count(*), sum(pins) FROM mortar.cells WHERE tenant_id LIKE 'crowd%' AND from_account = 'debt'"), '70|0',
+    'debt of 70 tenants is given back in one transaction, which keeps none of them');
+}
+
+# limits are set while others spend what they get back: nobody sees a limit in between
+{
+  my $tenant = tenant('between', 1_000_100);
+  admin("SELECT mortar.charge('$tenant', 1000000, 'c'), mortar.set_price('requests', 1, 1, tenant => '$tenant')");
+  my $busy_err = '';
+  my $busy = IPC::Run::start([ 'psql', '-XAtq', '-U', 'mortar_test_admin', '-d', $node->connstr($Mortar::database), '-c',
+      "DO \$\$ DECLARE e uuid := (SELECT entry_id FROM mortar.credit_ledger WHERE tenant_id = '$tenant' AND kind = 'charge');"
+        . " BEGIN PERFORM mortar.reverse('$tenant', e, 'r'); FOR i IN 1 .. 900000 LOOP"
+        . " PERFORM mortar.record_usage('$tenant', 'requests', 1); END LOOP; ROLLBACK; END \$\$" ], '2>', \$busy_err);
+  $node->poll_query_until($Mortar::database, "SELECT pins > 0 FROM mortar.slots WHERE tenant_id = '$tenant'");
+  admin("DO \$\$ BEGIN FOR i IN 1 .. 3000 LOOP PERFORM mortar.set_limit('$tenant'); COMMIT;"
+    . " PERFORM mortar.charge('$tenant', 100, 'x'); ROLLBACK; END LOOP; END \$\$");
+  IPC::Run::finish($busy);
+  is($busy_err, '', 'neither who spends nor who charges after setting limits is refused');
 }
 
 # the first touch of a tenant is a hold, by many

@@ -368,6 +368,40 @@ escape(void **state)
 					 mtr_json_escape_max(sizeof(all)));
 }
 
+/*
+ * Whole words are copied where nothing is to be escaped: every byte value, at every
+ * place of strings of up to three words, between plain bytes of the edges of what is
+ * plain, beside each of these escaped alone.
+ */
+static void
+escape_in_words(void **state)
+{
+	static const char around[] = {' ', 'a', '~',    '!',         '#',
+								  '[', ']', '\x7f', (char) 0x80, (char) 0xFF};
+	char              in[24];
+	char              out[6 * sizeof(in) + 2];
+	char              one[8];
+
+	(void) state;
+	for (size_t a = 0; a < sizeof(around); a++)
+		for (size_t len = 1; len <= sizeof(in); len++)
+			for (size_t at = 0; at < len; at++)
+				for (int c = 0; c < 256; c++)
+				{
+					size_t escaped;
+
+					memset(in, around[a], len);
+					in[at] = (char) c;
+					escaped = mtr_json_escape(&in[at], 1, one) - 2;
+					assert_int_equal(mtr_json_escape(in, len, out),
+									 len + 1 + escaped);
+					assert_memory_equal(out + 1, in, at);
+					assert_memory_equal(out + 1 + at, one + 1, escaped);
+					assert_memory_equal(out + 1 + at + escaped, in + at + 1,
+										len - at - 1);
+				}
+}
+
 int
 main(void)
 {
@@ -382,6 +416,7 @@ main(void)
 		cmocka_unit_test(strings),
 		cmocka_unit_test(decode),
 		cmocka_unit_test(escape),
+		cmocka_unit_test(escape_in_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

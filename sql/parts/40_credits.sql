@@ -99,33 +99,40 @@ COMMENT ON VIEW mortar.sync_burns IS
 -- What remains is derived from every entry of a tenant, so ask for one tenant.
 -- Union, not join: each row of the tables is read once.
 CREATE VIEW mortar.grants WITH (security_invoker = true) AS
-    SELECT tenant_id, grant_id, max(amount_uc) AS amount_uc,
-        sum(remaining)::int8 AS remaining_uc,
-        CASE WHEN max(expires_at) <= clock_timestamp() THEN 'expired'
-            WHEN max(effective_at) > clock_timestamp() THEN 'future'
-            WHEN sum(remaining) <= 0 THEN 'used' ELSE 'live' END AS state,
-        max(priority) AS priority, max(category) AS category,
-        max(effective_at) AS effective_at,
-        nullif(max(expires_at), 'infinity') AS expires_at
-    FROM (SELECT tenant_id, grant_id, amount_uc, amount_uc::numeric AS remaining,
-                priority, category, effective_at,
-                coalesce(expires_at, 'infinity') AS expires_at
+    SELECT tenant_id, grant_id, amount_uc, remaining_uc,
+        CASE WHEN ends_at <= now THEN 'expired'
+            WHEN effective_at > now THEN 'future'
+            WHEN remaining_uc <= 0 THEN 'used' ELSE 'live' END AS state,
+        priority, category, effective_at,
+        nullif(ends_at, 'infinity') AS expires_at
+    FROM (SELECT tenant_id, grant_id, max(amount_uc) AS amount_uc,
+            sum(remaining)::int8 AS remaining_uc, max(priority) AS priority,
+            max(category) AS category, max(effective_at) AS effective_at,
+            max(ends_at) AS ends_at,
+            -- a tenant's time never runs back, whatever the clock does
+            greatest(clock_timestamp(),
+                max(max(posted_at)) OVER (PARTITION BY tenant_id)) AS now
+        FROM (SELECT tenant_id, grant_id, amount_uc,
+                amount_uc::numeric AS remaining, priority, category, effective_at,
+                coalesce(expires_at, 'infinity') AS ends_at,
+                NULL::timestamptz AS posted_at
             FROM mortar.credit_grants
         UNION ALL
         SELECT tenant_id, grant_id, NULL,
-                sum(CASE 'available' WHEN from_account THEN -amount_uc
-                    WHEN to_account THEN amount_uc END),
-                NULL, NULL, NULL, NULL
+                sum(CASE WHEN kind = 'grant' THEN 0
+                    WHEN from_account = 'available' THEN -amount_uc
+                    WHEN to_account = 'available' THEN amount_uc END),
+                NULL, NULL, NULL, NULL, max(posted_at)
             FROM mortar.credit_ledger
-            WHERE 'available' IN (from_account, to_account) AND kind <> 'grant'
             GROUP BY tenant_id, grant_id
         UNION ALL
-        SELECT tenant_id, grant_id, NULL, -burned_uc, NULL, NULL, NULL, NULL
+        SELECT tenant_id, grant_id, NULL, -burned_uc, NULL, NULL, NULL, NULL, NULL
             FROM mortar.burn_marks WHERE from_account = 'available'
         UNION ALL
-        SELECT tenant_id, grant_id, NULL, -amount_uc, NULL, NULL, NULL, NULL
+        SELECT tenant_id, grant_id, NULL, -amount_uc, NULL, NULL, NULL, NULL, NULL
             FROM mortar.sync_burns WHERE from_account = 'available') AS m
-    GROUP BY tenant_id, grant_id;
+        GROUP BY tenant_id, grant_id) AS g
+    WHERE grant_id IS NOT NULL;
 COMMENT ON VIEW mortar.grants IS
     'grants and what tables say is left of them; usage that is not flushed yet is not counted, of a grant that has expired the rest is worth nothing';
 
@@ -140,7 +147,7 @@ CREATE VIEW mortar.lineage WITH (security_invoker = true) AS
                 ORDER BY j.minute, j.meter, j.route, j.key_id, j.from_qty)
             FROM mortar.usage_journal j
             WHERE j.tenant_id = b.tenant_id AND j.movement_id = b.movement_id)
-            AS what
+            AS what, NULL::uuid AS reverses
     FROM mortar.credit_burns b
     LEFT JOIN mortar.credit_grants g
         ON g.tenant_id = b.tenant_id AND g.grant_id = b.grant_id
@@ -153,13 +160,15 @@ CREATE VIEW mortar.lineage WITH (security_invoker = true) AS
                 'route', nullif(q.route, ''), 'minute', q.minute,
                 'quantity', q.qty, 'cost_uc', q.cost_uc))
             FROM mortar.usage_sync q
-            WHERE q.tenant_id = b.tenant_id AND q.sync_id = b.sync_id)
+            WHERE q.tenant_id = b.tenant_id AND q.sync_id = b.sync_id),
+        NULL
     FROM mortar.sync_burns b
     LEFT JOIN mortar.credit_grants g
         ON g.tenant_id = b.tenant_id AND g.grant_id = b.grant_id
     UNION ALL
     SELECT l.tenant_id, l.movement_id, l.kind, l.effective_at, l.from_account,
-        l.grant_id, l.amount_uc, g.priority, g.category, g.expires_at, l.meta
+        l.grant_id, l.amount_uc, g.priority, g.category, g.expires_at, l.meta,
+        l.reverses
     FROM mortar.credit_ledger l
     LEFT JOIN mortar.credit_grants g
         ON g.tenant_id = l.tenant_id AND g.grant_id = l.grant_id
@@ -170,3 +179,5 @@ COMMENT ON COLUMN mortar.lineage.what IS
     'of usage: the rows of usage_journal that the movement paid for, as an array; else the entry''s meta';
 COMMENT ON COLUMN mortar.lineage.amount_uc IS
     'negative: given back, or, from debt, repaid by a grant of the same movement';
+COMMENT ON COLUMN mortar.lineage.reverses IS
+    'of kinds capture and release the movement_id of the hold, of kind reversal that of the charge or capture';

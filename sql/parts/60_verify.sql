@@ -122,7 +122,31 @@ BEGIN
         SELECT 'entries balance', string_agg(DISTINCT l.tenant_id, ', ')
         FROM mortar.credit_ledger l
         WHERE (t IS NULL OR l.tenant_id = t)
-            AND (l.amount_uc <= 0 OR l.from_account = l.to_account)
+            AND (l.amount_uc <= 0 OR NOT EXISTS (
+                SELECT FROM (VALUES
+                    ('grant', 'issued', 'available', true),
+                    ('charge', 'available', 'consumed', true),
+                    ('charge', 'debt', 'consumed', false),
+                    ('charge', 'issued', 'consumed', false),
+                    ('hold', 'available', 'held', true),
+                    ('hold', 'debt', 'held', false),
+                    ('hold', 'issued', 'held', false),
+                    -- what is held is of a grant, or was debt or issued
+                    ('capture', 'held', 'consumed', true),
+                    ('capture', 'held', 'consumed', false),
+                    ('capture', 'available', 'consumed', true),
+                    ('capture', 'debt', 'consumed', false),
+                    ('capture', 'issued', 'consumed', false),
+                    ('release', 'held', 'available', true),
+                    ('release', 'held', 'debt', false),
+                    ('release', 'held', 'issued', false),
+                    ('reversal', 'consumed', 'available', true),
+                    ('reversal', 'consumed', 'debt', false),
+                    ('reversal', 'consumed', 'issued', false),
+                    ('void', 'available', 'issued', true))
+                    AS may (kind, from_account, to_account, of_grant)
+                WHERE (l.kind, l.from_account, l.to_account, l.grant_id IS NOT NULL)
+                    = (may.kind, may.from_account, may.to_account, may.of_grant)))
       UNION ALL
         SELECT 'every row has its tenant', string_agg(DISTINCT r.tenant_id, ', ')
         FROM (SELECT tenant_id FROM mortar.credit_ledger

@@ -90,6 +90,7 @@ BEGIN
     END LOOP;
 
     ALTER TYPE mortar.http_answer OWNER TO mortar_owner;
+    ALTER DOMAIN mortar.idempotency_key OWNER TO mortar_owner;
 
     FOR x IN SELECT c.oid::regclass::text FROM pg_class c
         WHERE c.relnamespace = 'mortar'::regnamespace AND c.relkind = 'v'
