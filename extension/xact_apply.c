@@ -179,18 +179,31 @@ undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
 	mtr_purse_drop(&t->purse, r->which);
 }
 
+static void
+undo_reservation(const MtrRecord *r, MtrTenant *t, TimestampTz now)
+{
+	const MtrReserveId id = id_of(r);
+
+	mtr_reservation_undo(t, &id, now);
+}
+
+static void
+undo_debit(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
+{
+	if (r->amount != 0 && MTR_IS_LOOSE(r->which))
+		mtr_loose_back(t, pin, now, r->which, r->amount);
+	else if (r->amount > 0)
+		mtr_purse_back(&t->purse, now, r->which, r->amount);
+}
+
 void
 mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 				TimestampTz now)
 {
-	const MtrReserveId id = id_of(r);
-
 	switch (r->kind)
 	{
 		case MTR_RECORD_RESERVE:
-			mtr_reservation_undo(t, &id, now);
-			break;
-		case MTR_RECORD_UNRESERVE:
+			undo_reservation(r, t, now);
 			break;
 		case MTR_RECORD_BURN:
 		case MTR_RECORD_DURABLE_BURN:
@@ -202,10 +215,7 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			pin->back -= r->amount;
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount != 0 && MTR_IS_LOOSE(r->which))
-				mtr_loose_back(t, pin, now, r->which, r->amount);
-			else if (r->amount > 0)
-				mtr_purse_back(&t->purse, now, r->which, r->amount);
+			undo_debit(r, t, pin, now);
 			break;
 		case MTR_RECORD_GRANT:
 			undo_grant(r, t, pin);
@@ -255,6 +265,7 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 		case MTR_RECORD_QUEUE: /* the slot has not seen it */
 		case MTR_RECORD_DRAIN:
 		case MTR_RECORD_REBOOK:
+		case MTR_RECORD_UNRESERVE:
 			break;
 	}
 }
