@@ -13,6 +13,10 @@
  * transaction's end.  MtrTenant.releasing_uc bridges the moment in which tables show
  * the release, and the purse does not have it yet.
  *
+ * Whoever asks which ones have expired reads all holds from the first open one on.	Lest
+ * these become ever more, who makes a new hold releases the first one, if that needs no
+ * waiting.
+ *
  * Any number of holds may have to be released at once: each of them is locked by its
  * row, and needs no memory afterwards.
  */
@@ -84,9 +88,9 @@ static MtrStmt stmt_some = {
 };
 
 static MtrStmt stmt_next = {
-	.sql = "SELECT h.expires_at FROM mortar.credit_holds h "
+	.sql = "SELECT h.expires_at, h.hold_id FROM mortar.credit_holds h "
 		   "WHERE h.tenant_id = $1 AND h.expires_at >= $2 AND " IS_OPEN
-		   " ORDER BY h.expires_at",
+		   " ORDER BY h.expires_at, h.hold_id",
 	.role = MTR_ROLE_OWNER,
 	.by_index = true,
 	.first_rows = true,
@@ -163,9 +167,12 @@ sum_up(const char *tenant, const Window *w, MtrSnap snap, MtrExpired *e)
 	e->freed = DatumGetInt64(mtr_first(2, &isnull));
 }
 
-/* none has expired: the slot learns when the next one will; SPI is connected */
-static void
-put_right(MtrTenant *t, const Window *w)
+/*
+ * The slot learns when the first open hold expires, *hold_id, which is returned; DT_NOEND:
+ * there is none.  SPI is connected.
+ */
+static TimestampTz
+put_right(MtrTenant *t, const Window *w, pg_uuid_t *hold_id)
 {
 	TimestampTz next = DT_NOEND;
 	Datum       args[2];
@@ -175,21 +182,27 @@ put_right(MtrTenant *t, const Window *w)
 	args[1] = TimestampTzGetDatum(w->first);
 	mtr_exec(&stmt_next, args, NULL, MTR_SNAP_OTHERS, 1);
 	if (SPI_processed > 0)
+	{
 		next = DatumGetTimestampTz(mtr_first(1, &isnull));
+		*hold_id = *DatumGetUUIDP(mtr_first(2, &isnull));
+	}
 	SpinLockAcquire(&t->mutex);
 	/* one that has come since may not have been read */
 	if (t->holds_version == w->version)
 		t->next_hold_expiry = next;
 	SpinLockRelease(&t->mutex);
+	return next;
 }
 
 /* SPI is connected */
 static void
 sum_up_window(MtrTenant *t, const Window *w, MtrExpired *e)
 {
+	pg_uuid_t first;
+
 	sum_up(t->tenant_id, w, MTR_SNAP_LATEST, e);
 	if (e->held == 0)
-		put_right(t, w);
+		(void) put_right(t, w, &first);
 }
 
 void
@@ -251,15 +264,30 @@ post_release(MtrTenant *t, const pg_uuid_t *hold_id)
 	mtr_rows_post(t, &rows, &movement_id);
 }
 
-/* false: as lock_open */
+/* SPI is connected */
 static bool
-release_one(MtrTenant *t, const pg_uuid_t *hold_id)
+is_easy(MtrTenant *t, const pg_uuid_t *hold_id)
+{
+	MtrSources sources;
+
+	mtr_sources_read(t->tenant_id, hold_id, "held", &sources);
+	for (int i = 0; i < sources.n; i++)
+		if (sources.source[i].of_grant &&
+			!mtr_refund_at_once(t, &sources.source[i].grant_id))
+			return false;
+	return true;
+}
+
+/* false: as lock_open; or one would have to wait and must not */
+static bool
+release_one(MtrTenant *t, const pg_uuid_t *hold_id, bool may_wait)
 {
 	bool is_open;
 
 	/* of its own, so that its memory is free afterwards */
 	SPI_connect();
-	is_open = lock_open(t->tenant_id, hold_id);
+	is_open =
+		lock_open(t->tenant_id, hold_id) && (may_wait || is_easy(t, hold_id));
 	if (is_open)
 		post_release(t, hold_id);
 	SPI_finish();
@@ -308,7 +336,7 @@ release_holds(MtrTenant *t, Window *w, int64 upto_uc)
 	while ((n = next_holds(t, w, &last, ids)) > 0)
 		for (int i = 0; i < n; i++)
 		{
-			if (!release_one(t, &ids[i]))
+			if (!release_one(t, &ids[i], true))
 				continue;
 			released = true;
 			if (mtr_available(t) >= upto_uc)
@@ -370,6 +398,20 @@ release_some(MtrTenant *t, TimestampTz until, int64 least, MtrExpired *e)
 		released = release_holds(t, &w, least);
 	SPI_finish();
 	return released;
+}
+
+void
+mtr_tidy_holds(MtrTenant *t)
+{
+	Window    w;
+	pg_uuid_t first;
+
+	if (!look(t, DT_NOEND, &w))
+		return;
+	SPI_connect();
+	if (put_right(t, &w, &first) <= w.now)
+		(void) release_one(t, &first, false);
+	SPI_finish();
 }
 
 /* what other transactions in progress are releasing */

@@ -59,6 +59,9 @@ extern bool mtr_release_expired(MtrTenant *t, MtrShortfall *s);
 extern bool mtr_take_all(MtrTenant *t, int64 amount_uc, TimestampTz until,
 						 MtrPaid *paid, MtrShortfall *s);
 
+/* releases one hold that has expired, in passing; SPI need not be connected */
+extern void mtr_tidy_holds(MtrTenant *t);
+
 /* the time by which holds of the tenant expire: never back */
 extern TimestampTz mtr_hold_clock(MtrTenant *t);
 

@@ -359,9 +359,13 @@ find_grant(MtrTenant *t, MtrPinned *pin, const pg_uuid_t *grant_id, bool *ended)
 	return *ended ? -1 : cell;
 }
 
-/* loose: what to take when there is no cell for it (NULL: wait) */
+/*
+ * loose: what to take when there is no cell for it (NULL: wait).  is_there (NULL: wait):
+ * set to false when one would have to.
+ */
 static int
-cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose)
+cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose,
+			  bool *is_there)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	MtrAgain   again = {0};
@@ -392,6 +396,11 @@ cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose)
 			return cell;
 		if (is_loaded && loose != NULL)
 			return mtr_loose_add(loose);
+		if (is_there != NULL)
+		{
+			*is_there = false;
+			return -1;
+		}
 		mtr_gate_wait(t, &again);
 	}
 }
@@ -399,7 +408,7 @@ cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose)
 int
 mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 {
-	return cell_of_grant(t, grant_id, NULL);
+	return cell_of_grant(t, grant_id, NULL, NULL);
 }
 
 int
@@ -408,7 +417,18 @@ mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 	MtrLoose loose = {.tenant = t};
 
 	mtr_loose_reserve(1);
-	return cell_of_grant(t, grant_id, &loose);
+	return cell_of_grant(t, grant_id, &loose, NULL);
+}
+
+bool
+mtr_refund_at_once(MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	MtrLoose loose = {.tenant = t};
+	bool     is_there = true;
+
+	mtr_loose_reserve(1);
+	(void) cell_of_grant(t, grant_id, &loose, &is_there);
+	return is_there;
 }
 
 void

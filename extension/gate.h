@@ -137,6 +137,9 @@ extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 /* the same for mtr_refund(), which does not need one: a loose grant, if so */
 extern int mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
+/* would that have its answer at once, now and later in this transaction? */
+extern bool mtr_refund_at_once(MtrTenant *t, const pg_uuid_t *grant_id);
+
 /*
  * Takes back what is left of a grant, at most most; *part says how much, 0 maybe.
  * Cell as above.

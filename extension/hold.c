@@ -132,6 +132,7 @@ place_hold(MtrTenant *t, MtrEntry *e, TimestampTz expires_at, Datum meta,
 	args[4] = meta;
 	mtr_exec(&stmt_insert, args, NULL, MTR_SNAP_LATEST, 0);
 	mtr_post_parts(t, e, &paid, hold_id);
+	mtr_tidy_holds(t);
 }
 
 /*

@@ -55,41 +55,81 @@ format_fraction(char *p, fsec_t fsec)
 static char *
 format_year(char *p, int year)
 {
+	if (year < 0)
+	{
+		*p++ = '-';
+		year = -year;
+	}
 	if (year > 9999)
 		return pg_ultostr_zeropad(p, (uint32) year, 4);
 	return format_two(format_two(p, year / 100), year % 100);
 }
 
-char *
-mtr_format_time(char *p, TimestampTz t)
+/* a day since 2000 as "2026-01-01T" */
+typedef struct Date
+{
+	int64 day;
+	int   len;
+	char  text[MTR_TIME_CHARS];
+} Date;
+
+static void
+fill_date(Date *date, int64 day)
 {
 	struct pg_tm tm;
 	fsec_t       fsec;
+	char        *p = date->text;
 
-	if (TIMESTAMP_IS_NOBEGIN(t))
-		return mtr_word(p, "-infinity");
 	/* no time zone given: the fields come out in UTC */
-	if (TIMESTAMP_IS_NOEND(t) ||
-		timestamp2tm(t, NULL, &tm, &fsec, NULL, NULL) != 0)
-		return mtr_word(p, "infinity");
-
-	if (tm.tm_year < 0)
-	{
-		*p++ = '-';
-		tm.tm_year = -tm.tm_year;
-	}
+	if (timestamp2tm(day * USECS_PER_DAY, NULL, &tm, &fsec, NULL, NULL) != 0)
+		elog(ERROR, "a valid time is on no day");
 	p = format_year(p, tm.tm_year);
 	*p++ = '-';
 	p = format_two(p, tm.tm_mon);
 	*p++ = '-';
 	p = format_two(p, tm.tm_mday);
 	*p++ = 'T';
-	p = format_two(p, tm.tm_hour);
+	date->len = (int) (p - date->text);
+	date->day = day;
+}
+
+/* the latest day is kept: times that are written one after another often share it */
+static char *
+format_date(char *p, int64 day)
+{
+	static Date date;
+
+	if (date.len == 0 || date.day != day)
+		fill_date(&date, day);
+	memcpy(p, date.text, (size_t) date.len);
+	return p + date.len;
+}
+
+char *
+mtr_format_time(char *p, TimestampTz t)
+{
+	int64 day = t / USECS_PER_DAY;
+	int64 rest = t % USECS_PER_DAY;
+	int   seconds;
+
+	if (TIMESTAMP_IS_NOBEGIN(t))
+		return mtr_word(p, "-infinity");
+	if (!IS_VALID_TIMESTAMP(t))
+		return mtr_word(p, "infinity");
+
+	if (rest < 0)
+	{
+		rest += USECS_PER_DAY;
+		day--;
+	}
+	seconds = (int) (rest / USECS_PER_SEC);
+	p = format_date(p, day);
+	p = format_two(p, seconds / SECS_PER_HOUR);
 	*p++ = ':';
-	p = format_two(p, tm.tm_min);
+	p = format_two(p, seconds / SECS_PER_MINUTE % MINS_PER_HOUR);
 	*p++ = ':';
-	p = format_two(p, tm.tm_sec);
-	p = format_fraction(p, fsec);
+	p = format_two(p, seconds % SECS_PER_MINUTE);
+	p = format_fraction(p, (fsec_t) (rest % USECS_PER_SEC));
 	*p++ = 'Z';
 	return p;
 }

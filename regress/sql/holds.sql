@@ -389,9 +389,9 @@ SELECT mortar.void_hold('hol_b', :'z', 'zz') IS NOT NULL AS replayed;
 -- ---- one that expires while it is captured does not pay for its own capture ----
 SELECT mortar.create_tenant('hol_w');
 SELECT mortar.grant_credits('hol_w', 200, 'g') IS NOT NULL AS granted;
+SELECT mortar.hold('hol_w', 50, '2 seconds', 'b') AS b \gset
 SELECT mortar.hold('hol_w', 100, '1 millisecond', 'a') AS a \gset
 SELECT pg_sleep(0.01) IS NULL AS slept;
-SELECT mortar.hold('hol_w', 50, '2 seconds', 'b') AS b \gset
 \c - :super
 -- the release of a takes until b has expired, and what it brings is spent meanwhile
 CREATE FUNCTION regress_slow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$BEGIN

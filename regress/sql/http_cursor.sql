@@ -154,6 +154,14 @@ FROM unnest(ARRAY['cursor=', 'cursor', 'cursor=' || :'cur' || '%3D', 'cursor=' |
     'cursor=' || repeat('A', 112), 'cursor=' || repeat('A', 7000), 'cursor=%FF', 'cursor=' || :'cur' || '&cursor=' || :'cur', 'Cursor=x',
     'cursor=' || :'cur' || '&limit=x', 'cursor=' || :'cur' || '&offset=1']) q, call('GET', '/db/rows/a?' || q);
 
+-- times of any day, some of them twice
+INSERT INTO mortar.doc_tables SELECT 'cur_b', 'time ' || i, t FROM unnest('{2026-02-28 23:59:59.999999Z, 2026-03-01 00:00:00Z,
+    2026-03-01 12:34:56.1Z, 2024-02-29 00:00:00.000001Z, 2000-01-01 00:00:00Z, 1999-12-31 23:59:59.999999Z, 1999-12-31 00:00:00Z, 1970-01-01 01:02:03.45Z,
+    9999-12-31 23:59:59Z, 10000-01-01 00:00:00Z, 294276-12-31 23:59:59.999999Z, 0001-01-01 00:00:00Z, 0001-12-31 00:00:00Z BC,
+    4714-11-24 00:00:00Z BC, infinity, -infinity}'::timestamptz[]) WITH ORDINALITY u (t, i);
+SELECT u.created_at AT TIME ZONE 'UTC' AS stored, j ->> 'created_at' AS shown FROM call('GET', '/db/tables', tenant => 'cur_b'), json_array_elements(answer::json) j
+    JOIN mortar.doc_tables u ON u.tenant_id = 'cur_b' AND u.name = j ->> 'name' WHERE u.name LIKE 'time %' ORDER BY length(u.name), u.name;
+
 -- lists rely on row-level security: were it gone, they would fail, and show nobody's
 BEGIN;
 ALTER TABLE mortar.doc_tables DISABLE ROW LEVEL SECURITY;

@@ -143,6 +143,27 @@ SELECT mortar.create_key('sub_a', 'prepared') IS NOT NULL AS made;
 BEGIN;
 SELECT mortar.revoke_key('sub_a', key_id) FROM mortar.keys WHERE name = 'prepared';
 PREPARE TRANSACTION 'mortar_p6';
+SELECT mortar.charge('sub_a', 3, 'to reverse') AS charge, mortar.hold('sub_a', 3, '1 hour', 'to capture') AS hold \gset
+SELECT grant_id AS grant FROM mortar.credit_grants WHERE tenant_id = 'sub_a' ORDER BY grant_id LIMIT 1 \gset
+BEGIN;
+SELECT mortar.reverse('sub_a', :'charge', 'p8') IS NOT NULL AS reversed;
+PREPARE TRANSACTION 'mortar_p8';
+BEGIN;
+SELECT mortar.capture('sub_a', :'hold', 3, 'p9') IS NOT NULL AS captured;
+PREPARE TRANSACTION 'mortar_p9';
+BEGIN;
+SELECT mortar.hold('sub_a', 3, '1 hour', 'p10') IS NOT NULL AS held;
+PREPARE TRANSACTION 'mortar_p10';
+BEGIN;
+SELECT mortar.void_grant('sub_a', :'grant', 'p11', 'reason') IS NOT NULL AS voided;
+PREPARE TRANSACTION 'mortar_p11';
+BEGIN;
+SELECT mortar.freeze('sub_a');
+PREPARE TRANSACTION 'mortar_p12';
+BEGIN;
+SELECT mortar.suspend_tenant('sub_a', 'reason');
+PREPARE TRANSACTION 'mortar_p13';
+SELECT mortar.capture('sub_a', :'hold', 2, 'c') IS NOT NULL AND mortar.reverse('sub_a', :'charge', 'r') IS NOT NULL AS nothing_has_happened;
 SELECT gid AS was_prepared FROM pg_prepared_xacts WHERE gid LIKE 'mortar%';
 SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts WHERE gid LIKE 'mortar%' \gexec
 SELECT pg_temp.available();

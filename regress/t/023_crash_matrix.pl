@@ -112,7 +112,7 @@ my @cases = (
   { name => 'flusher cannot start, kill -9 of a process', clean => 'false', calls => 100, loses => 'all',
     begin => \&spare_no_worker, strike => sub { crash(pid_of("backend_type = 'checkpointer'")); },
     # a fast stop that meets PostgreSQL 15 in a crash's recovery waits for ever
-    mend => sub { $node->poll_query_until('postgres', 'SELECT true') or die 'no recovery'; $node->stop('fast'); spare_workers(); } },
+    mend => sub { Mortar::until_up($node); $node->stop('fast'); spare_workers(); } },
   { name => 'flush fails and heals', clean => 'open', calls => 100, loses => 'none',
     begin => \&lock_journal, strike => \&unlock_journal },
   { name => 'flush fails, clean stop', clean => 'true', calls => 100, loses => 'none',

@@ -189,7 +189,7 @@ sub kill_checkpointer {
   my $pid = on('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'});
   kill('KILL', $pid) == 1 or die "kill: $!";
   $node->wait_for_log(qr/all server processes terminated; reinitializing/, $from);
-  $node->poll_query_until('postgres', 'SELECT true') or die 'the server does not come back';
+  Mortar::until_up($node);
   return;
 }
 $node->append_conf('postgresql.conf', "restart_after_crash = on\n");

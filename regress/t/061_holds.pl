@@ -171,6 +171,21 @@ for my $end ('COMMIT', 'ROLLBACK') {
   is(admin("SELECT check_name, detail FROM mortar.verify_ledger('$tenant') WHERE NOT ok"), '', 'and it adds up');
 }
 
+# who makes a hold releases one that has expired, also when nobody needs its credits, or
+# nobody can have them any more
+{
+  my $tenant = tenant('tidy', 1000);
+  admin("SELECT mortar.grant_credits('$tenant', 10, 'ends', priority => 0, expires_at => clock_timestamp() + interval '400 milliseconds')");
+  admin("SELECT mortar.hold('$tenant', 10, '1 millisecond', 'of what ends'), mortar.hold('$tenant', 20, '1 millisecond', 'gone'), pg_sleep(0.5)");
+  my $expired = "SELECT count(*) FROM mortar.credit_ledger WHERE tenant_id = '$tenant' AND meta ? 'expired'";
+  is(admin($expired), '0', 'two holds have expired');
+  for my $n (1, 2, 2) {
+    admin("SELECT mortar.hold('$tenant', 1, '1 hour', gen_random_uuid()::text)");
+    is(admin($expired), $n, "a new hold, and $n are released");
+  }
+  is(admin("SELECT available_uc, held_uc FROM mortar.balance('$tenant')"), '997|3', 'the rest is there');
+}
+
 # one transaction resolves more of them than the server has room for locks
 {
   my $tenant = tenant('many', 6000);

@@ -146,7 +146,7 @@ adds_up('everything adds up');
   my $tenant = tenant('late', 100);
   my $lock = Session->new($node);
   $lock->run('BEGIN; LOCK TABLE mortar.usage_journal IN EXCLUSIVE MODE');
-  my $ends = admin("SELECT clock_timestamp() + interval '2 seconds'");
+  my $ends = admin("SELECT clock_timestamp() + interval '4 seconds'");
   admin("SELECT mortar.grant_credits('$tenant', 100, 'ends', priority => 0, expires_at => '$ends')");
   my $open = Session->new($node, user => 'mortar_test_admin');
   my $undone = Session->new($node, user => 'mortar_test_admin');
@@ -173,14 +173,14 @@ adds_up('everything adds up');
 # ---- a hold, a crash, and its end ----
 {
   my $tenant = tenant('crash', 1000);
-  my $brief = admin("SELECT mortar.hold('$tenant', 300, '4 seconds', 'brief')");
-  my $down = admin("SELECT mortar.hold('$tenant', 50, '2 seconds', 'ends while the server is down')");
+  my $brief = admin("SELECT mortar.hold('$tenant', 300, '6 seconds', 'brief')");
+  my $down = admin("SELECT mortar.hold('$tenant', 50, '3 seconds', 'ends while the server is down')");
   my $long = admin("SELECT mortar.hold('$tenant', 200, '1 hour', 'long')");
   my $open = Session->new($node, user => 'mortar_test_admin');
   $open->run("BEGIN; SELECT mortar.hold('$tenant', 100, '1 hour', 'open hold'), mortar.capture('$tenant', '$long', 150, 'open capture')");
   is(admin("SELECT held_uc FROM mortar.balance('$tenant')"), 650, 'four holds, of which one is not committed');
   $node->stop('immediate');
-  my $ends = time + 2;
+  my $ends = time + 3;
   1 until time > $ends || select(undef, undef, undef, 0.1);
   $node->start;
   is(balance($tenant) =~ /^(500\|500|800\|200)\|0$/ ? 'right' : balance($tenant), 'right', 'after a crash the committed ones go on, without the one that has ended');

@@ -52,6 +52,17 @@ sub node {
   return $node;
 }
 
+# until_up(NODE): waits until a server that recovers from a crash lets clients in.
+#   poll_query_until would write its query to a psql that may be gone already.
+sub until_up {
+  my ($node) = @_;
+  for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default) {
+    return if system('pg_isready', '-q', '-h', $node->host, '-p', $node->port) == 0;
+    select(undef, undef, undef, 0.1);
+  }
+  die 'the server does not come back';
+}
+
 # server_settings(NODE, PRELOAD): lines for postgresql.conf
 sub server_settings {
   my ($node, $preload) = @_;

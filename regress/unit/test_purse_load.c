@@ -382,6 +382,23 @@ spare_is_written_off_when_nothing_is_in_flight(void **state)
 	assert_true(mtr_purse_is_clean(&p));
 }
 
+/* what cannot be undone when the clock is set back; passing time alone can */
+static void
+it_says_when_a_grant_last_started_or_ended(void **state)
+{
+	empty(MTR_PURSE_HARD, 0);
+	(void) add_until(1, 10, NOW, NOW + 5);
+	(void) add_until(2, 10, NOW + 7, NEVER);
+	mtr_purse_advance(&p, NOW + 4);
+	assert_true(p.judged_at < NOW);
+	mtr_purse_advance(&p, NOW + 6);
+	assert_int_equal(p.judged_at, NOW + 5);
+	mtr_purse_advance(&p, NOW + 9);
+	assert_int_equal(p.judged_at, NOW + 7);
+	mtr_purse_advance(&p, NOW + 3);
+	assert_int_equal(p.judged_at, NOW + 7);
+}
+
 int
 main(void)
 {
@@ -406,6 +423,7 @@ main(void)
 		cmocka_unit_test(repaid_debt_that_never_was_comes_back),
 		cmocka_unit_test(uneven_grants_are_evened_out),
 		cmocka_unit_test(spare_is_written_off_when_nothing_is_in_flight),
+		cmocka_unit_test(it_says_when_a_grant_last_started_or_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
