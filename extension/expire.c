@@ -451,8 +451,7 @@ release_until(MtrTenant *t, TimestampTz until, MtrShortfall *s)
 	int64 floor;
 	int64 least;
 
-	/* these are in memory alone: also in a read-only transaction, or when frozen */
-	if (mtr_reservations_expire(t))
+	if (mtr_reservations_expire(t)) /* also when read-only or frozen */
 		return true;
 	(void) limits_of(t, &floor);
 	least = s->required_uc + floor;
