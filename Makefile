@@ -139,6 +139,7 @@ $(foreach t,$(FUZZ_TESTS),$(eval $(call fuzz_rule,$(t))))
 
 # ---- the simulator of credits: the same pure C, a model and a virtual clock ----
 SIMULATED    = $(wildcard regress/simulate/*.c) $(wildcard extension/core/purse*.c) \
+	extension/core/reserve.c \
 	extension/core/price.c extension/core/usage_ring.c
 SEED        ?= 1
 STEPS       ?= 1000000

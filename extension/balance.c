@@ -15,6 +15,7 @@
 #include "expire.h"
 #include "life.h"
 #include "loose.h"
+#include "reservation.h"
 #include "slot.h"
 #include "stored.h"
 #include "xact.h"
@@ -69,6 +70,7 @@ mtr_balance_of(MtrTenant *t, MtrBalance *b)
 	MtrExpired       expired;
 	int64            own;
 
+	(void) mtr_reservations_expire(t);
 	SpinLockAcquire(&t->mutex);
 	mtr_purse_advance(&t->purse, Max(now, t->last_posted));
 	purse = t->purse;

@@ -9,9 +9,9 @@
 
 typedef struct MtrBalance
 {
-	int64       available; /* < 0: the tenant is in debt */
-	int64       held;      /* by holds that have not expired */
-	int64       unflushed;
+	int64 available; /* without what is reserved; < 0: the tenant is in debt */
+	int64 held;      /* by holds that have not expired */
+	int64 unflushed;
 	TimestampTz next_expiry; /* DT_NOEND: never */
 	MtrLife     life;
 	bool        frozen;

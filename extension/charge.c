@@ -77,6 +77,13 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 	return t->purse.mode == MTR_PURSE_HARD || *total <= MTR_MAX_AMOUNT_UC;
 }
 
+bool
+mtr_price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
+				 int64 *cost, int64 *total)
+{
+	return price_locked(t, refs, qty, n, cost, total);
+}
+
 /*
  * Would nothing be unflushed but for this transaction?	 The mutex is held.
  */
@@ -86,7 +93,8 @@ is_alone_locked(const MtrTenant *t, const MtrPinned *pin)
 	for (int i = 0; i < MTR_COUNTERS; i++)
 	{
 		const MtrCounter *c = &t->counter[i];
-		int64 qty = c->priced - c->queued - pin->charged[i] - c->flushed;
+		int64             qty =
+			c->priced - c->queued - c->reserved - pin->charged[i] - c->flushed;
 		int64 cost;
 
 		if (c->num_uc > 0 && qty > 0 &&

@@ -4,7 +4,7 @@
  *
  * A tenant may be charged by more prices than its slot has room for counters:
  * each route may have its own, and every change begins a new one.  So counters
- * are a cache.  One that no transaction holds and whose quantity is flushed has
+ * are a cache.  One that nobody holds and whose quantity is flushed has
  * nothing that the tables do not have; when it makes room for another one and
  * its price is needed again, it starts from the sum of the price's marks and of what
  * waits in mortar.usage_sync (sync.h).
@@ -26,7 +26,9 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
+#include "core/price.h"
 #include "counter.h"
+#include "slot.h"
 #include "spi.h"
 #include "untimed.h"
 
@@ -193,5 +195,42 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 		if (!again)
 			return at >= 0;
 		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ---- what they come to (slot.h) ---- */
+
+int64
+mtr_counter_cost(const MtrCounter *c, int64 upto)
+{
+	int64 cost;
+
+	if (c->per_units == 0 || upto <= c->flushed ||
+		!mtr_price_step(c->flushed, upto - c->flushed, c->num_uc, c->per_units,
+						&cost))
+		return 0;
+	return cost;
+}
+
+int64
+mtr_unflushed_cost(const MtrTenant *t)
+{
+	int64 total = 0;
+
+	for (int i = 0; i < MTR_COUNTERS; i++)
+		total += mtr_counter_cost(&t->counter[i], t->counter[i].done);
+	return total;
+}
+
+void
+mtr_unflushed_settle(MtrTenant *t)
+{
+	t->unflushed_uc = 0;
+	for (int i = 0; i < MTR_COUNTERS; i++)
+	{
+		const MtrCounter *c = &t->counter[i];
+
+		t->unflushed_uc +=
+			mtr_counter_cost(c, c->priced - c->queued - c->reserved);
 	}
 }

@@ -31,6 +31,7 @@
 #include "expire.h"
 #include "life.h"
 #include "movement.h"
+#include "reservation.h"
 #include "slot_load.h"
 #include "spi.h"
 #include "xact.h"
@@ -367,6 +368,8 @@ mtr_release_for(MtrTenant *t, int64 amount_uc, TimestampTz until)
 	Window              w;
 	MtrExpired          e;
 
+	if (available < amount_uc && mtr_reservations_expire(t))
+		available = mtr_available(t);
 	if (XactReadOnly || mtr_is_frozen(t) || mode == MTR_PURSE_UNLIMITED ||
 		available >= amount_uc || !look(t, until, &w))
 		return;
@@ -448,6 +451,8 @@ release_until(MtrTenant *t, TimestampTz until, MtrShortfall *s)
 	int64 floor;
 	int64 least;
 
+	if (mtr_reservations_expire(t)) /* also when read-only or frozen */
+		return true;
 	(void) limits_of(t, &floor);
 	least = s->required_uc + floor;
 	/* refused for another reason, or more cannot be done */

@@ -44,7 +44,7 @@ mtr_release_before(MtrTenant *t, int64 amount_uc)
 }
 
 /*
- * For who is short by *s: releases as many holds that have expired as it takes; false
+ * For who is short by *s: ends reservations that have expired (reserve.h), else releases as many holds that have expired as it takes; false
  * when that cannot help, with what they would free added to s->available_uc.  Waits a
  * second at most, cancellably, for holds that another transaction is at, if these would
  * help; raises 55P03 after that.  After true ask the gate again.  SPI need not be

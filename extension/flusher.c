@@ -41,6 +41,7 @@
 #include "flush.h"
 #include "flush_batch.h"
 #include "guc.h"
+#include "reservation.h"
 #include "spi.h"
 #include "stopfile.h"
 #include "xact.h"
@@ -310,6 +311,8 @@ work(Flusher *f, bool force)
 {
 	MtrFlushResult result = sweep(f->db);
 
+	/* what they give back may have to be flushed */
+	(void) mtr_reservations_expire_all();
 	if (result == MTR_FLUSH_OK && !f->entered)
 		result = enter_epoch(f);
 	if (result == MTR_FLUSH_OK)

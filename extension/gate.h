@@ -266,6 +266,14 @@ extern bool mtr_is_behind_enough(MtrTenant *t, int64 amount);
 /* it is over */
 extern void mtr_gate_done(MtrAgain *again);
 
+/*
+ * What n quantities cost, each and together.  The mutex is held.  False when a counter
+ * would leave its range.  charge.c
+ */
+extern bool
+mtr_price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
+				 int64 *cost, int64 *total);
+
 /* the same when something has to be waited for */
 extern void mtr_gate_wait(MtrTenant *t, MtrAgain *again);
 

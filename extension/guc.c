@@ -20,6 +20,7 @@ int   mtr_flush_interval_ms = 200;
 int   mtr_egress_mode = MTR_EGRESS_BUFFERED;
 int   mtr_max_tenants = 10000;
 int   mtr_max_keys = 50000;
+int   mtr_max_reservations = 1000;
 int   mtr_max_usage_slots = 50000;
 char *mtr_pepper_file = NULL;
 int   mtr_tenant_timeout_ms = 5000;
@@ -64,8 +65,14 @@ define_shared(void)
 		"API keys kept in shared memory (about 200 bytes each).", NULL,
 		&mtr_max_keys, 50000, 8, 10000000, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
+		"mortar.max_reservations",
+		"Answers in pieces that are paid for and not sent yet (about 320 bytes "
+		"each).",
+		NULL, &mtr_max_reservations, 1000, 1, 1000000, PGC_POSTMASTER, 0, NULL,
+		NULL, NULL);
+	DefineCustomIntVariable(
 		"mortar.max_tenants",
-		"Tenants kept in shared memory (about 800 bytes each).", NULL,
+		"Tenants kept in shared memory (about 2,600 bytes each).", NULL,
 		&mtr_max_tenants, 10000, 8, 10000000, PGC_POSTMASTER, 0, NULL, NULL,
 		NULL);
 	DefineCustomIntVariable(

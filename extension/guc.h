@@ -17,6 +17,7 @@ extern int   mtr_flush_interval_ms; /* mortar.flush_interval */
 extern int   mtr_egress_mode;       /* mortar.egress_mode */
 extern int   mtr_max_tenants;       /* mortar.max_tenants */
 extern int   mtr_max_keys;          /* mortar.max_keys */
+extern int   mtr_max_reservations;  /* mortar.max_reservations */
 extern int   mtr_max_usage_slots;   /* mortar.max_usage_slots */
 extern char *mtr_pepper_file;       /* mortar.pepper_file */
 extern int   mtr_tenant_timeout_ms; /* mortar.tenant_statement_timeout */

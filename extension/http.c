@@ -13,8 +13,8 @@
  *	 6 handle		the route's handler, under row-level security
  *	 7 charge		the actual cost; it becomes final when the call commits
  *
- * Steps 1 to 4 change nothing, but release holds that have expired, so a refusal
- * there is a row.  From step 6 on an error is raised, and aborting the transaction
+ * Steps 1 to 4 change nothing, but release holds and reservations that have expired, so
+ * a refusal there is a row.  From step 6 on an error is raised, and aborting the transaction
  * takes back what was done and charged; that is also why there is no subtransaction
  * and no cleanup here.
  *

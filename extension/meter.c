@@ -89,6 +89,7 @@ insert_locked(MtrTenant *t, const MtrUsageKey *key, const MtrPrice *price,
 	u->num_uc = price->num_uc;
 	u->per_units = price->per_units;
 	u->counter = 0;
+	u->reservations = 0;
 	pg_write_barrier(); /* the key, for readers under another mutex */
 	u->live = true;
 	u->next = t->usage;
@@ -137,7 +138,7 @@ unlink_clean(MtrTenant *t, MtrUsage *u)
 	bool       ok;
 
 	SpinLockAcquire(&t->mutex);
-	ok = t->pins == 0 && u->done == u->flushed;
+	ok = t->pins == 0 && u->reservations == 0 && u->done == u->flushed;
 	if (ok)
 	{
 		while (*link != u)

@@ -9,7 +9,9 @@
  *		expire.c movement.c		movements that others follow
  *		auth.c keys.c tenant.c	who is calling
  *		gate.c meter.c			taking credits, counting usage
+ *		reserve.c				the same for an answer that is sent in pieces
  *		slot.c xact.c			tenants in shared memory, end of transaction
+ *		reservation.c			what is reserved there
  *		shmem.c spi.c guc.c		memory, kept plans, settings
  *		locks.c untimed.c		the lock manager's locks, a statement's time limits
  *		core/					plain C without postgres.h

@@ -16,6 +16,7 @@
 #include "flush.h"
 #include "guc.h"
 #include "inval.h"
+#include "reservation.h"
 #include "shmem.h"
 #include "slot.h"
 
@@ -29,6 +30,7 @@ StaticAssertDecl(sizeof(MtrKeyHashKey) == sizeof(int32) + sizeof(pg_uuid_t),
 MtrSharedState   *MtrShared = NULL;
 MtrTenant        *MtrTenants = NULL;
 pg_atomic_uint64 *MtrDirty = NULL;
+MtrReservation   *MtrReservations = NULL;
 HTAB             *MtrTenantHash = NULL;
 HTAB             *MtrUsageHash = NULL;
 HTAB             *MtrKeyHash = NULL;
@@ -71,6 +73,8 @@ request(void)
 	size = add_size(size, add_size(tenant_size(), PG_CACHE_LINE_SIZE));
 	size = add_size(size, mul_size(MTR_DIRTY_WORDS, sizeof(pg_atomic_uint64)));
 	size = add_size(size, mul_size(mirror_count(), sizeof(MtrContextMirror)));
+	size =
+		add_size(size, mul_size(mtr_max_reservations, sizeof(MtrReservation)));
 	size = add_size(
 		size, hash_estimate_size(mtr_max_tenants, sizeof(MtrTenantHashEntry)));
 	size = add_size(size,
@@ -128,6 +132,7 @@ init_shared(void)
 	for (int i = 0; i < MTR_DIRTY_WORDS; i++)
 		pg_atomic_init_u64(&MtrDirty[i], 0);
 	memset(MtrMirrors, 0, mirror_count() * sizeof(MtrContextMirror));
+	mtr_reservations_init();
 }
 
 static void
@@ -145,6 +150,9 @@ startup(void)
 		"mortar dirty", MTR_DIRTY_WORDS * sizeof(pg_atomic_uint64), &found);
 	MtrMirrors = ShmemInitStruct(
 		"mortar contexts", mirror_count() * sizeof(MtrContextMirror), &found);
+	MtrReservations =
+		ShmemInitStruct("mortar reservations",
+						mtr_max_reservations * sizeof(MtrReservation), &found);
 	MtrTenantHash =
 		make_hash("mortar tenant hash", mtr_max_tenants,
 				  sizeof(MtrTenantHashKey), sizeof(MtrTenantHashEntry));

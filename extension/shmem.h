@@ -9,6 +9,7 @@
  *	 MtrTenant	a tenant's slot: spendable credits and priced quantities
  *	 MtrUsage	a usage slot: one (tenant, meter, key, route, price)
  *	 MtrKey		an API key as authentication needs it
+ *	 MtrReservation		credits taken for what will be sent, see reserve.h
  *
  * Lock order, left before right; nobody takes a lock to the left of one held:
  *
@@ -41,6 +42,7 @@
 #include "utils/timestamp.h"
 
 #include "core/purse.h"
+#include "core/reserve.h"
 #include "core/usage_ring.h"
 
 /* databases of one cluster that can hold Mortar at the same time */
@@ -152,6 +154,9 @@ typedef enum MtrDurability
  *
  * queued is that part of priced which is usage of mortar.usage_sync, in flight or
  * committed: done and flushed have it when the flusher has moved it to the journal.
+ * reserved is another part of it, which is paid and not used yet (reserve.h): no crash
+ * can lose it, so that it has no bound, and it joins done when it is settled.  The two
+ * are fields of their own, as a price may have both.
  *
  * A cache over mortar.usage_marks and usage_sync: one that nobody holds, and whose
  * quantity is flushed or queued, may make room for another price, and comes back
@@ -162,13 +167,14 @@ typedef struct MtrCounter
 	pg_uuid_t price_id; /* all zero: this counter is free */
 	int16     meter;
 	bool      used; /* since somebody last looked for a place */
-	int32     refs; /* transactions that hold this counter */
+	int32     refs; /* transactions and reservations that hold this counter */
 	int64     num_uc;
 	int64     per_units;
 	int64     priced;
 	int64     done;
 	int64     flushed;
 	int64     queued;
+	int64     reserved;
 } MtrCounter;
 
 struct MtrUsage;
@@ -188,8 +194,8 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	int32  index;      /* own place in MtrShared.tenant, constant */
 
 	/*
-	 * What a crash may take: the cost of what was priced and is neither flushed nor
-	 * queued (mtr_unflushed_settle); and the most it may be.
+	 * What a crash may take: the cost of what was priced and is neither flushed, queued
+	 * nor reserved (mtr_unflushed_settle); and the most it may be.
 	 */
 	int64 unflushed_uc;
 	int64 max_unflushed_uc;
@@ -206,6 +212,17 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 
 	uint8 durability; /* MtrDurability, of calls that do not ask for one */
 	int64 queued;     /* committed rows of mortar.usage_sync */
+
+	/*
+	 * Reservations, committed or not.  While there are some, the slot is not evicted,
+	 * but thrown away with them if it is stale.	None that is live expires before
+	 * reserve_due, which may be earlier than need be; who looks puts it right, unless
+	 * reserve_version has moved since.
+	 */
+	int32  reservations;
+	uint32 reserve_version;
+	int64  reserve_due; /* mtr_now_ms; PG_INT64_MAX: none */
+	int64  reserved_uc; /* what they keep */
 
 	/*
 	 * Durable holds.  All that expire before next_hold_expiry are resolved; it may be
@@ -256,9 +273,10 @@ typedef struct MtrUsage
 	MtrUsageKey key;
 	bool        live; /* false before it is filled and after it was removed */
 	int16       counter; /* where the price's counter was last; only a hint */
+	int32       reservations;
 	struct MtrUsage *next;
-	int64            taken;   /* charged quantity, calls in flight included */
-	int64            done;    /* of these, committed and buffered, ever */
+	int64            taken; /* charged, calls in flight and reserved included */
+	int64            done;  /* of these, committed and buffered, ever */
 	int64            flushed; /* of these, in mortar.usage_journal */
 	int64            num_uc;  /* of the price; 0: free, and has no counter */
 	int64            per_units;
@@ -292,6 +310,32 @@ typedef struct MtrKey
 	TimestampTz   revoked_at; /* DT_NOEND: not revoked */
 } MtrKey;
 
+typedef enum MtrReservationState
+{
+	MTR_RESERVATION_FREE,
+	MTR_RESERVATION_PENDING, /* its transaction is in progress */
+	MTR_RESERVATION_LIVE
+} MtrReservationState;
+
+/*
+ * Guarded by the mutex of the tenant that it is of.  Who holds a tenant's mutex and
+ * reads that tenant's index here knows that it is this tenant's, and stays so: an entry
+ * comes to a tenant, and leaves it, under that tenant's mutex.	The list of those that
+ * are free needs no lock (reservation.c).
+ */
+typedef struct MtrReservation
+{
+	int32            tenant;   /* MtrTenant.index; -1: free */
+	uint8            state;    /* MtrReservationState */
+	bool             given_up; /* by its transaction, before that has ended */
+	int16            counter; /* place of the price's counter; -1: it is free */
+	pg_atomic_uint32 next_free; /* index + 1; 0: none */
+	uint64           serial;    /* no two reservations have the same */
+	int64            expires;   /* mtr_now_ms */
+	MtrUsage        *usage;
+	struct mtr_reserve r;
+} MtrReservation;
+
 /* the tenant context mirrored for parallel workers, by the leader's procno */
 typedef struct MtrContextMirror
 {
@@ -313,6 +357,11 @@ typedef struct MtrSharedState
 	 */
 	pg_atomic_uint64 evictions;
 
+	/* reservations in use; and those that are free: how often it moved, index + 1 */
+	pg_atomic_uint32 reservations;
+	pg_atomic_uint64 free_reservation;
+	pg_atomic_uint64 reservation_serial; /* the last; random at first */
+
 	int32 free_tenant; /* head of the free list, -1: empty; lock */
 	int32 clock_hand;  /* where eviction looks next; lock */
 	MtrDb db[MTR_MAX_DBS];
@@ -321,6 +370,7 @@ typedef struct MtrSharedState
 extern MtrSharedState   *MtrShared;  /* NULL: the library was not preloaded */
 extern MtrTenant        *MtrTenants; /* [mtr_max_tenants] */
 extern pg_atomic_uint64 *MtrDirty;   /* a bit per tenant: has unflushed usage */
+extern MtrReservation   *MtrReservations; /* [mtr_max_reservations] */
 extern HTAB             *MtrTenantHash;
 extern HTAB             *MtrUsageHash;
 extern HTAB             *MtrKeyHash;

@@ -21,10 +21,10 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
-#include "core/price.h"
 #include "guc.h"
 #include "inval.h"
 #include "refill.h"
+#include "reservation.h"
 #include "slot.h"
 #include "slot_load.h"
 #include "xact.h"
@@ -206,40 +206,6 @@ mtr_tenant_pin(const char *tenant)
 	return t;
 }
 
-int64
-mtr_counter_cost(const MtrCounter *c, int64 upto)
-{
-	int64 cost;
-
-	if (c->per_units == 0 || upto <= c->flushed ||
-		!mtr_price_step(c->flushed, upto - c->flushed, c->num_uc, c->per_units,
-						&cost))
-		return 0;
-	return cost;
-}
-
-int64
-mtr_unflushed_cost(const MtrTenant *t)
-{
-	int64 total = 0;
-
-	for (int i = 0; i < MTR_COUNTERS; i++)
-		total += mtr_counter_cost(&t->counter[i], t->counter[i].done);
-	return total;
-}
-
-void
-mtr_unflushed_settle(MtrTenant *t)
-{
-	t->unflushed_uc = 0;
-	for (int i = 0; i < MTR_COUNTERS; i++)
-	{
-		const MtrCounter *c = &t->counter[i];
-
-		t->unflushed_uc += mtr_counter_cost(c, c->priced - c->queued);
-	}
-}
-
 bool
 mtr_tenant_is_clean(MtrTenant *t)
 {
@@ -295,6 +261,7 @@ remove_locked(MtrTenant *t)
 	MtrTenantHashKey key;
 	MtrUsage        *u = t->usage;
 
+	Assert(t->reservations == 0);
 	make_key(&key, t->db, t->tenant_id);
 	while (u != NULL)
 	{
@@ -321,6 +288,16 @@ remove_locked(MtrTenant *t)
 	pg_atomic_fetch_add_u64(&MtrShared->evictions, 1);
 }
 
+/* reservations keep it, unless it is stale, gone with its extension or database */
+static bool
+is_kept(const MtrTenant *t)
+{
+	MtrDb *db = &MtrShared->db[t->db];
+
+	return t->reservations > 0 &&
+		   t->generation == pg_atomic_read_u64(&db->generation);
+}
+
 /*
  * Nobody can pin the slot between the test and the removal: pinning from a
  * remembered pointer wants state READY and a current generation, which are
@@ -332,10 +309,12 @@ retire(MtrTenant *t)
 	bool ok;
 
 	SpinLockAcquire(&t->mutex);
-	ok = t->state == MTR_TENANT_READY && t->pins == 0;
+	ok = t->state == MTR_TENANT_READY && t->pins == 0 && !is_kept(t);
 	if (ok)
 		t->generation = 0;
 	SpinLockRelease(&t->mutex);
+	if (ok && t->reservations > 0)
+		mtr_reservations_end(t);
 	return ok;
 }
 
@@ -385,7 +364,7 @@ take_free_locked(void)
 		MtrTenant *t = &MtrTenants[MtrShared->clock_hand];
 
 		MtrShared->clock_hand = (MtrShared->clock_hand + 1) % mtr_max_tenants;
-		if (t->state == MTR_TENANT_READY && t->pins == 0)
+		if (t->state == MTR_TENANT_READY && t->pins == 0 && !is_kept(t))
 			(void) mtr_tenant_evict(t);
 	}
 	if (MtrShared->free_tenant >= 0)
@@ -432,6 +411,9 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->frozen = false;
 	mtr_purse_init(&t->purse);
 	t->held = t->unflushed_uc = t->releasing_uc = t->queued = 0;
+	t->reservations = 0;
+	t->reserved_uc = 0;
+	t->reserve_due = PG_INT64_MAX;
 	t->next_hold_expiry = DT_NOEND;
 	t->durability = MTR_DURABLE_BUFFERED;
 	t->giving = 0;

@@ -81,7 +81,9 @@ extern bool mtr_tenant_note_burns(MtrTenant *t, bool moved);
 
 /*
  * Takes the tenant's slot and its usage slots out of memory if nobody pins it
- * and it has no unflushed usage.  Caller holds MtrShared.lock exclusively.
+ * and it has no unflushed usage.  One that is current stays for its reservations, a
+ * stale one goes, and they go with it, at the latest.	Caller holds MtrShared.lock
+ * exclusively.
  */
 extern bool mtr_tenant_evict(MtrTenant *t);
 

@@ -15,6 +15,7 @@
 
 #include "gate.h"
 #include "guc.h"
+#include "reservation.h"
 #include "shmem.h"
 #include "slot.h"
 #include "sync.h"
@@ -43,8 +44,8 @@ put_slot(ReturnSetInfo *rsinfo, const MtrTenant *t)
 {
 	static const char *const modes[] = {"hard", "soft", "unlimited"};
 	const struct mtr_purse  *p = &t->purse;
-	Datum                    values[12];
-	bool                     nulls[12] = {false};
+	Datum                    values[14];
+	bool                     nulls[14] = {false};
 	int                      grants = p->more;
 
 	for (int i = 0; i < p->n; i++)
@@ -63,6 +64,8 @@ put_slot(ReturnSetInfo *rsinfo, const MtrTenant *t)
 	values[10] =
 		CStringGetTextDatum(mtr_durability_name((MtrDurability) t->durability));
 	values[11] = Int64GetDatum(t->queued);
+	values[12] = Int32GetDatum(t->reservations);
+	values[13] = Int64GetDatum(t->reserved_uc);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -114,6 +117,7 @@ put_tenants(FunctionCallInfo fcinfo,
 	if (RecoveryInProgress())
 		return (Datum) 0;
 	db = mtr_db() - MtrShared->db;
+	(void) mtr_reservations_expire_all();
 	for (int i = 0; i < mtr_max_tenants; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -44,6 +44,7 @@
 #include "flush_batch.h"
 #include "guc.h"
 #include "http.h"
+#include "reservation.h"
 #include "stopfile.h"
 
 #define WAIT_MS 1000
@@ -242,6 +243,8 @@ write_all(void)
 
 	if (!crc_ok || control->state != DB_SHUTDOWNED)
 		return;
+	/* who has paid for what was sent is exact when the rest is given back */
+	mtr_reservations_stop();
 	for (int i = 0; i < MTR_MAX_DBS; i++)
 		if (OidIsValid(MtrShared->db[i].dboid))
 			write_database(i, control);

@@ -16,6 +16,7 @@
 
 #include "loose.h"
 #include "refill.h"
+#include "reservation.h"
 #include "slot_load.h"
 
 /* how often one tries whether the purse can be loaded again */
@@ -86,8 +87,12 @@ raise_unflushed(MtrTenant *t)
 void
 mtr_gate_wait(MtrTenant *t, MtrAgain *again)
 {
-	int64 now = mtr_now_ms();
+	int64 now;
 
+	/* perhaps one of these holds a grant to its cell */
+	if (mtr_reservations_expire(t))
+		return;
+	now = mtr_now_ms();
 	if (again->deadline == 0)
 		again->deadline = now + MTR_SLOT_WAIT_MS;
 	if (now >= again->deadline && again->is_usage && is_for_ever(t, true))

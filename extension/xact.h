@@ -14,6 +14,7 @@
 #define MORTAR_XACT_H
 
 #include "gate.h"
+#include "reservation.h"
 
 /* in MtrPinned.claimed: a usage slot, perhaps one without a counter */
 #define MTR_CLAIMED_USAGE (1u << 31)
@@ -131,6 +132,16 @@ extern void mtr_xact_releasing(MtrTenant *t, int64 amount);
 
 /* a quantity that was priced; durable: it stands in a row of mortar.usage_sync */
 extern void mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable);
+
+/*
+ * A reservation of this transaction (reserve.h), which parts have paid; and that it is
+ * to be released when it commits.  The caller has reserved a record for it and one for
+ * each part; for the second, one.	That one does nothing if it is another
+ * transaction's.
+ */
+extern void
+mtr_xact_reserved(MtrTenant *t, const MtrReserveId *id, const MtrParts *parts);
+extern void mtr_xact_unreserve(MtrTenant *t, const MtrReserveId *id);
 
 /* rows of mortar.usage_sync that come (> 0) or go with the commit */
 extern void mtr_xact_queue(MtrTenant *t, int64 rows);

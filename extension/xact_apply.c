@@ -51,6 +51,26 @@ commit_loose(const MtrLoose *l, MtrTenant *t, TimestampTz now)
 	t->refilled_at = 0; /* it may burn first: whoever comes next reads it */
 }
 
+static MtrReserveId
+id_of(const MtrRecord *r)
+{
+	MtrReserveId id = {.index = r->which, .serial = (uint64) r->amount};
+
+	return id;
+}
+
+/* the newest record comes first: whether it was given up is known before */
+static void
+commit_reservation(const MtrRecord *r, MtrTenant *t, TimestampTz now)
+{
+	const MtrReserveId id = id_of(r);
+
+	if (r->kind == MTR_RECORD_RESERVE)
+		mtr_reservation_commit(t, &id, now);
+	else
+		mtr_reservation_give_up(t, &id);
+}
+
 void
 mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 				  bool *wake)
@@ -85,6 +105,10 @@ mtr_record_commit(const MtrRecord *r, MtrTenant *t, const MtrEnd *end,
 				commit_loose(mtr_loose_at(r->which), t, end->now);
 			else
 				mtr_purse_arrive(&t->purse, end->now, r->which);
+			break;
+		case MTR_RECORD_RESERVE:
+		case MTR_RECORD_UNRESERVE:
+			commit_reservation(r, t, end->now);
 			break;
 		case MTR_RECORD_REFUND: /* to a cell: summed up in the pin */
 			if (MTR_IS_LOOSE(r->which))
@@ -155,12 +179,32 @@ undo_grant(const MtrRecord *r, MtrTenant *t, MtrPinned *pin)
 	mtr_purse_drop(&t->purse, r->which);
 }
 
+static void
+undo_reservation(const MtrRecord *r, MtrTenant *t, TimestampTz now)
+{
+	const MtrReserveId id = id_of(r);
+
+	mtr_reservation_undo(t, &id, now);
+}
+
+static void
+undo_debit(const MtrRecord *r, MtrTenant *t, MtrPinned *pin, TimestampTz now)
+{
+	if (r->amount != 0 && MTR_IS_LOOSE(r->which))
+		mtr_loose_back(t, pin, now, r->which, r->amount);
+	else if (r->amount > 0)
+		mtr_purse_back(&t->purse, now, r->which, r->amount);
+}
+
 void
 mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 				TimestampTz now)
 {
 	switch (r->kind)
 	{
+		case MTR_RECORD_RESERVE:
+			undo_reservation(r, t, now);
+			break;
 		case MTR_RECORD_BURN:
 		case MTR_RECORD_DURABLE_BURN:
 			pin->back -= r->amount;
@@ -171,10 +215,7 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 			pin->back -= r->amount;
 			break;
 		case MTR_RECORD_DEBIT:
-			if (r->amount != 0 && MTR_IS_LOOSE(r->which))
-				mtr_loose_back(t, pin, now, r->which, r->amount);
-			else if (r->amount > 0)
-				mtr_purse_back(&t->purse, now, r->which, r->amount);
+			undo_debit(r, t, pin, now);
 			break;
 		case MTR_RECORD_GRANT:
 			undo_grant(r, t, pin);
@@ -224,6 +265,7 @@ mtr_record_undo(const MtrRecord *r, MtrTenant *t, MtrPinned *pin,
 		case MTR_RECORD_QUEUE: /* the slot has not seen it */
 		case MTR_RECORD_DRAIN:
 		case MTR_RECORD_REBOOK:
+		case MTR_RECORD_UNRESERVE:
 			break;
 	}
 }

@@ -306,6 +306,38 @@ mtr_xact_usage(const MtrUsageRef *ref, int64 qty, bool durable)
 }
 
 void
+mtr_xact_reserved(MtrTenant *t, const MtrReserveId *id, const MtrParts *parts)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	MtrRecord *r = new_record(pin, MTR_RECORD_RESERVE, NULL, id->index);
+
+	r->amount = (int64) id->serial;
+	for (int i = 0; i < parts->n; i++)
+	{
+		struct mtr_part less = {.cell = parts->part[i].cell,
+								.amount = -parts->own[i]};
+
+		note_burned(pin, less.cell);
+		if (less.amount != 0)
+			mtr_xact_refund(t, &less);
+	}
+}
+
+void
+mtr_xact_unreserve(MtrTenant *t, const MtrReserveId *id)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int        at = pin->last;
+
+	while (at >= 0 && (mtr_records[at].kind != MTR_RECORD_RESERVE ||
+					   mtr_records[at].amount != (int64) id->serial))
+		at = mtr_records[at].prev;
+	if (at >= 0)
+		new_record(pin, MTR_RECORD_UNRESERVE, NULL, id->index)->amount =
+			(int64) id->serial;
+}
+
+void
 mtr_xact_queue(MtrTenant *t, int64 rows)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);

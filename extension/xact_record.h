@@ -40,7 +40,9 @@ typedef enum MtrRecordKind
 	MTR_RECORD_DURABLE_BURN_OWN,
 	MTR_RECORD_QUEUE,
 	MTR_RECORD_DRAIN,
-	MTR_RECORD_REBOOK
+	MTR_RECORD_REBOOK,
+	MTR_RECORD_RESERVE,
+	MTR_RECORD_UNRESERVE
 } MtrRecordKind;
 
 typedef struct MtrRecord
@@ -51,8 +53,9 @@ typedef struct MtrRecord
 	int           prev;  /* older record of the same pin, -1: none */
 	MtrUsage     *usage; /* USAGE, durable or not */
 	int32         which; /* of usage: counter; of the purse: cell or loose
-						  * grant; else -1 */
-	int64 amount; /* micro-credits, quantity, rows, or a setting's step */
+						  * grant; of a reservation: its place; else -1 */
+	int64 amount; /* micro-credits, quantity, rows, a setting's step, or a
+				   * reservation's serial */
 } MtrRecord;
 
 /* the time of this end, in the ways it is needed */

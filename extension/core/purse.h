@@ -106,11 +106,12 @@ struct mtr_grant
 
 struct mtr_cell
 {
-	struct mtr_grant grant; /* of the pseudo cells nothing is set */
-	uint8_t          state; /* enum mtr_cell_state; pseudo cells: LIVE */
-	int32_t          refs;  /* transactions that may still give back; of the
+	struct mtr_grant grant;    /* of the pseudo cells nothing is set */
+	uint8_t          state;    /* enum mtr_cell_state; pseudo cells: LIVE */
+	uint16_t         reserved; /* of these, reservations (core/reserve.h) */
+	int32_t          refs;     /* transactions that may still give back; of the
 							 * pseudo cell of debt too */
-	int64_t          taken; /* of a grant: ever, net, in flight included */
+	int64_t          taken;    /* of a grant: ever, net, in flight included */
 	int64_t          burn_done;
 	int64_t          burn_flushed;
 };

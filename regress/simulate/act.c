@@ -13,7 +13,7 @@
 /* as the server has it */
 #define MAX_QUANTITY (INT64_MAX / 4)
 
-static void
+void
 note(struct tx *tx, enum kind kind, int of, int cell, int64_t amount)
 {
 	tx->record[tx->n++] = (struct record){.kind = kind,
@@ -30,6 +30,7 @@ note_parts(struct tx *tx, enum kind kind, const struct mtr_part *part, int n,
 		   const int *of, const int64_t *expected, int k)
 {
 	REQUIRE(n == k, "%d parts, should be %d", n, k);
+	w.parts.n = n;
 	for (int i = 0; i < n; i++)
 	{
 		REQUIRE(source_of(part[i].cell) == of[i] &&
@@ -37,7 +38,12 @@ note_parts(struct tx *tx, enum kind kind, const struct mtr_part *part, int n,
 				"part %d is %ld of %d, should be %ld of %d", i,
 				(long) part[i].amount, source_of(part[i].cell),
 				(long) expected[i], of[i]);
-		note(tx, kind, of[i], part[i].cell, part[i].amount);
+		w.parts.of[i] = of[i];
+		w.parts.part[i] = part[i];
+		if (kind == RESERVE)
+			tx_hold(tx, part[i].cell);
+		else
+			note(tx, kind, of[i], part[i].cell, part[i].amount);
 	}
 }
 
@@ -101,7 +107,7 @@ take_within(struct tx *tx, int64_t amount, enum kind kind)
 	return true;
 }
 
-static bool
+bool
 take(struct tx *tx, int64_t amount, enum kind kind)
 {
 	uint8_t mode = w.purse.mode;
@@ -337,7 +343,8 @@ act_limits(struct tx *tx)
 void
 tx_act(struct tx *tx)
 {
-	int what = (int) sim_below(100 + w.mood.grant + w.mood.refund);
+	int what =
+		(int) sim_below(100 + w.mood.grant + w.mood.refund + w.mood.reserve);
 
 	if (what < 60)
 		act_usage(tx);
@@ -364,6 +371,8 @@ tx_act(struct tx *tx)
 		tx_release_savepoint(tx);
 	else if (what < 100 + w.mood.grant)
 		act_grant(tx);
-	else
+	else if (what < 100 + w.mood.grant + w.mood.refund)
 		act_refund(tx);
+	else
+		act_reserve(tx);
 }

@@ -43,7 +43,7 @@ in_flight(int of)
 			if (w.tx[i].record[k].of == of &&
 				is_in_flight(&w.tx[i], &w.tx[i].record[k]))
 				sum += w.tx[i].record[k].amount;
-	return sum;
+	return sum + reserved_of(of);
 }
 
 /* what is taken of a grant and was loose when it lost its cell */
@@ -71,9 +71,12 @@ unwritten(int cell)
 static void
 add_up_flight(__int128 flight[SOURCES], __int128 *usage)
 {
-	for (int of = 0; of < SOURCES; of++)
-		flight[of] = 0;
 	*usage = 0;
+	for (int of = 0; of < SOURCES; of++)
+	{
+		flight[of] = reserved_of(of);
+		*usage += reserved_of(of);
+	}
 	for (int i = 0; i < TXS; i++)
 	{
 		const struct tx *tx = &w.tx[i];

@@ -111,7 +111,8 @@ check_parts(int64_t cost)
 	}
 	REQUIRE(sum == cost, "a flush burns %ld for usage of %ld", (long) sum,
 			(long) cost);
-	REQUIRE(rest == 0 || tx_any() || !f->quiet || f->asked_at != w.stats.steps,
+	REQUIRE(rest == 0 || tx_any() || reservations_any() || !f->quiet ||
+				f->asked_at != w.stats.steps,
 			"a flush is uneven by %ld and nothing is in flight", (long) rest);
 	check_carried(asked, booked, rest);
 	w.stats.carried += rest != 0;
@@ -147,7 +148,7 @@ flush_ask(void)
 				"a flush does not know what burned");
 	}
 	f->asked_at = w.stats.steps;
-	f->quiet = !tx_any() && w.t.nqueue == 0;
+	f->quiet = !tx_any() && !reservations_any() && w.t.nqueue == 0;
 	f->state = FLUSH_ASKED;
 }
 

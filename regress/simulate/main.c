@@ -106,6 +106,7 @@ draw_mood(void)
 	mood->drain = sim_percent(20) ? 0 : (int) sim_below(101);
 	mood->pace = 1 + sim_below(sim_percent(50) ? 10 : 1000);
 	mood->txs = 1 + (int) sim_below(TXS);
+	mood->reserve = sim_percent(30) ? 0 : (int) sim_below(30);
 }
 
 static void
@@ -189,8 +190,8 @@ may_evict(void)
 	for (int s = 0; s < SLOTS; s++)
 		if (w.slot[s].done != w.slot[s].flushed)
 			return false;
-	return !tx_any() && w.flush.state == FLUSH_NONE && w.t.nqueue == 0 &&
-		   mtr_purse_is_clean(&w.purse);
+	return !tx_any() && !reservations_any() && w.flush.state == FLUSH_NONE &&
+		   w.t.nqueue == 0 && mtr_purse_is_clean(&w.purse);
 }
 
 static void
@@ -216,6 +217,8 @@ step(void)
 		flush_end(!sim_percent(w.mood.fail));
 	else if (w.flush.state == FLUSH_NONE && sim_below(1000) < w.mood.flush)
 		flush_ask();
+	else if (reservations_any() && sim_percent(15))
+		reservations_step();
 	else
 		step_transaction();
 }
@@ -258,6 +261,11 @@ report(void)
 		   (long) s->spares, (long) s->written_off, (long) s->drained,
 		   (long) s->detached, (long) s->returned, (long) s->queued,
 		   (long) s->moved, (long) s->misplaced, (long) s->waited);
+	printf("  reservations: %ld, settled %ld times, %ld released, %ld expired, "
+		   "%ld "
+		   "would hold too many grants\n",
+		   (long) s->reserved, (long) s->settled, (long) s->released,
+		   (long) s->expired, (long) s->untaken);
 }
 
 int

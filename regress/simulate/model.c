@@ -239,8 +239,8 @@ m_may_detach(int g, const struct tx *tx)
 		{
 			const struct record *r = &w.tx[i].record[k];
 
-			if (r->kind != USAGE && r->of == g && &w.tx[i] != tx &&
-				r->cell >= 0)
+			if (r->kind != USAGE && r->kind != RESERVE && r->of == g &&
+				&w.tx[i] != tx && r->cell >= 0)
 				return false;
 		}
 	return m.g[g].where >= LIVE && m_remaining(g) == 0 &&
@@ -296,6 +296,7 @@ at_rest(int g)
 			(w.tx[i].refs & (1u << cell | 1u << MTR_PURSE_DEBT)))
 			return false;
 	return m.g[g].burned == w.t.burned[g] && !w.purse.flushing &&
+		   !is_reserved(g) && !is_reserved(OF_DEBT) &&
 		   !(w.flush.drain.refs & (1u << cell));
 }
 
@@ -419,6 +420,9 @@ m_write_off_spare(void)
 {
 	for (int i = 0; i < TXS; i++)
 		if (w.tx[i].state != TX_NONE && w.tx[i].refs != 0)
+			return;
+	for (int of = 0; of <= OF_DEBT; of++)
+		if (is_reserved(of))
 			return;
 	m.burned_issued -= m.spare;
 	w.stats.written_off += m.spare != 0;

@@ -15,11 +15,13 @@
 #include <stdint.h>
 
 #include "core/purse.h"
+#include "core/reserve.h"
 #include "core/usage_ring.h"
 
 #define GRANTS 40 /* rows of the table of grants at one time */
 #define TXS 5
 #define RECORDS 48
+#define RESERVATIONS 5
 #define COUNTERS 3
 #define SLOTS 5
 #define CHARGES 12 /* committed charges that can be refunded */
@@ -92,13 +94,14 @@ struct slot
 
 enum kind
 {
-	USAGE,  /* of: slot */
-	BURN,   /* of: source; what usage took */
-	DEBIT,  /* of: source; a charge or a hold */
-	VOID,   /* of: grant; what was taken back of it */
-	GRANT,  /* of: grant */
-	REFUND, /* of: source, given at commit */
-	SYNC,   /* of: slot; usage that no crash may take */
+	USAGE,   /* of: slot */
+	BURN,    /* of: source; what usage took */
+	DEBIT,   /* of: source; a charge or a hold */
+	VOID,    /* of: grant; what was taken back of it */
+	GRANT,   /* of: grant */
+	REFUND,  /* of: source, given at commit */
+	RESERVE, /* of: reservation */
+	SYNC,    /* of: slot; usage that no crash may take */
 	SYNC_BURN
 };
 
@@ -186,6 +189,28 @@ struct refill
 	int        wanted; /* a grant that needs a cell, -1: none */
 };
 
+/* what a debit has taken, in burn order */
+struct parts
+{
+	int             n;
+	int             of[MTR_PURSE_SOURCES];
+	struct mtr_part part[MTR_PURSE_SOURCES];
+};
+
+/* a quantity that is paid for and not all used; what is expected of it beside it */
+struct reservation
+{
+	bool               used;
+	bool               live; /* its transaction has committed */
+	int                slot;
+	int64_t            expires; /* in steps */
+	struct mtr_reserve r;
+	int64_t            qty;
+	int64_t            total;
+	int64_t            settled;
+	struct parts       left;
+};
+
 struct charge
 {
 	int     of;
@@ -207,6 +232,7 @@ struct mood
 	int     drain;     /* percent of flushes that move durable usage */
 	int64_t pace;      /* of the clock */
 	int     txs;
+	int     reserve; /* weight */
 };
 
 struct stats
@@ -215,32 +241,35 @@ struct stats
 	int64_t ok, short_of, again, spares, carried, behind, repaid, waits;
 	int64_t uneven, written_off, refills, stale_refills, demoted;
 	int64_t drained, detached, returned, queued;
+	int64_t reserved, settled, expired, released, untaken;
 	int64_t moved, misplaced, waited;
 	int64_t lost_uc;
 };
 
 struct world
 {
-	uint64_t         seed;
-	uint64_t         random;
-	int64_t          clock; /* microseconds; may go back */
-	int64_t          scale; /* of amounts */
-	struct mtr_purse purse;
-	struct counter   counter[COUNTERS];
-	struct slot      slot[SLOTS];
-	struct tables    t;
-	struct tx        tx[TXS];
-	struct flush     flush;
-	struct refill    refill;
-	uint32_t         version; /* of who has a cell, see refill.c */
-	int              giving;  /* transactions of which tables tell too much */
-	struct charge    charge[CHARGES];
-	int64_t          promised[SLOTS]; /* durable usage, committed */
-	int64_t          incoming;        /* refunds announced, not committed */
-	uint64_t         serial;          /* of grants */
-	struct mood      mood;
-	struct stats     stats;
-	bool             trace;
+	uint64_t           seed;
+	uint64_t           random;
+	int64_t            clock; /* microseconds; may go back */
+	int64_t            scale; /* of amounts */
+	struct mtr_purse   purse;
+	struct counter     counter[COUNTERS];
+	struct slot        slot[SLOTS];
+	struct tables      t;
+	struct tx          tx[TXS];
+	struct flush       flush;
+	struct refill      refill;
+	uint32_t           version; /* of who has a cell, see refill.c */
+	int                giving;  /* transactions of which tables tell too much */
+	struct parts       parts;   /* of the last debit */
+	struct reservation reservation[RESERVATIONS];
+	struct charge      charge[CHARGES];
+	int64_t            promised[SLOTS]; /* durable usage, committed */
+	int64_t            incoming;        /* refunds announced, not committed */
+	uint64_t           serial;          /* of grants */
+	struct mood        mood;
+	struct stats       stats;
+	bool               trace;
 };
 
 extern struct world w;
@@ -263,6 +292,22 @@ sim_trace(const char *what, ...) __attribute__((format(printf, 1, 2)));
 
 /* act.c: what a call does */
 extern void tx_act(struct tx *tx);
+
+extern bool take(struct tx *tx, int64_t amount, enum kind kind);
+extern void
+note(struct tx *tx, enum kind kind, int of, int cell, int64_t amount);
+extern void count_usage(int slot, int64_t qty);
+
+/* reserve.c: quantities that are paid before they are used */
+extern void    act_reserve(struct tx *tx);
+extern void    reservation_commit(int i);
+extern void    reservation_end(int i); /* gives back what is left */
+extern void    reservations_step(void);
+extern void    reservations_end(void);
+extern void    reservations_forget(void);
+extern bool    reservations_any(void);
+extern bool    is_reserved(int of); /* does one hold that source? */
+extern int64_t reserved_of(int of);
 
 /* transact.c: what becomes of it */
 extern void tx_rollback_to_savepoint(struct tx *tx);

@@ -83,6 +83,7 @@ crash(void)
 	memset(&w.flush.drain, 0, sizeof(w.flush.drain));
 	w.stats.waited += w.t.nqueue;
 	refill_forget();
+	reservations_forget();
 	w.giving = 0;
 	for (int s = 0; s < SLOTS; s++)
 	{
@@ -134,6 +135,7 @@ stop_all(void)
 		if (w.tx[i].state != TX_NONE)
 			tx_go_on(&w.tx[i], RECORDS);
 	}
+	reservations_end();
 	if (w.flush.state == FLUSH_COPIED)
 		flush_end(sim_percent(50));
 	w.flush.state = FLUSH_NONE;
@@ -204,9 +206,10 @@ is_named(int g)
 			return true;
 	for (int i = 0; i < TXS; i++)
 		for (int k = 0; w.tx[i].state != TX_NONE && k < w.tx[i].n; k++)
-			if (w.tx[i].record[k].kind != USAGE && w.tx[i].record[k].of == g)
+			if (w.tx[i].record[k].kind != USAGE &&
+				w.tx[i].record[k].kind != RESERVE && w.tx[i].record[k].of == g)
 				return true;
-	return false;
+	return is_reserved(g);
 }
 
 /* rows that nothing refers to any more make room for others */

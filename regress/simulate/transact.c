@@ -171,6 +171,9 @@ undo(struct tx *tx, const struct record *r)
 		case REFUND:
 			w.incoming -= r->amount;
 			break;
+		case RESERVE:
+			reservation_end(r->of);
+			break;
 	}
 }
 
@@ -267,19 +270,27 @@ arrive(const struct record *r)
 	m_behind(r->of, g->amount);
 }
 
+void
+count_usage(int slot, int64_t qty)
+{
+	struct slot *s = &w.slot[slot];
+
+	mtr_ring_add(&s->ring, s->done, (int32_t) (w.clock / 1000), s->flushed);
+	minutes_add(slot, (int32_t) (w.clock / 1000), qty);
+	s->done += qty;
+	w.counter[s->counter].done += qty;
+}
+
 static void
 finish(struct tx *tx, const struct record *r)
 {
-	struct slot *s = &w.slot[r->of < SLOTS ? r->of : 0];
-
 	switch (r->kind)
 	{
 		case USAGE:
-			mtr_ring_add(&s->ring, s->done, (int32_t) (w.clock / 1000),
-						 s->flushed);
-			minutes_add(r->of, (int32_t) (w.clock / 1000), r->amount);
-			s->done += r->amount;
-			w.counter[s->counter].done += r->amount;
+			count_usage(r->of, r->amount);
+			break;
+		case RESERVE:
+			reservation_commit(r->of);
 			break;
 		case BURN:
 			mtr_purse_burn(&w.purse, r->cell, r->amount);

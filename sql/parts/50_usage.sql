@@ -23,7 +23,8 @@ CREATE FUNCTION mortar.slot_rows(OUT tenant_id text, OUT state text,
         OUT available_uc int8, OUT held_uc int8, OUT unflushed_uc int8,
         OUT pins int4, OUT max_unflushed_uc int8, OUT debt_uc int8,
         OUT mode text, OUT grants int4, OUT durability text,
-        OUT queued int8) RETURNS SETOF record
+        OUT queued int8, OUT reservations int4, OUT reserved_uc int8)
+    RETURNS SETOF record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'mtr_slots';
 COMMENT ON FUNCTION mortar.slot_rows() IS 'rows of the view mortar.slots';
 CREATE VIEW mortar.slots WITH (security_invoker = true) AS
@@ -35,6 +36,10 @@ COMMENT ON COLUMN mortar.slots.grants IS
     'grants that are not used up, in force or not, as far as memory knows';
 COMMENT ON COLUMN mortar.slots.queued IS
     'rows of usage_sync that the flusher has not moved to usage_journal yet';
+COMMENT ON COLUMN mortar.slots.reservations IS
+    'answers in pieces that are paid for and not all sent yet; the tenant stays in memory for them';
+COMMENT ON COLUMN mortar.slots.reserved_uc IS
+    'what they have taken for what was not sent yet: available_uc is less by it (unless the tenant is unlimited), and it comes back if it is not sent';
 
 CREATE FUNCTION mortar.cell_rows(OUT tenant_id text, OUT from_account text,
         OUT grant_id uuid, OUT state text, OUT remaining_uc int8,

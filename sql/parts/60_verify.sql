@@ -7,7 +7,8 @@
 -- would last minutes; one tenant and all tenants want different plans; and a
 -- session that forbids row-level security means its own queries.
 
--- Tables against shared memory, for tenants that are in memory and at rest: what
+-- Tables against shared memory, for tenants that are in memory and at rest (of what is
+-- reserved tables know nothing): what
 -- they have all in all, and what is left of every grant that has a cell.  Memory
 -- moves on while tables are read: a difference counts only when memory is the same
 -- before and after.  Tenants that moved are looked at again, without the others and
@@ -27,7 +28,7 @@ BEGIN
     compared := 0;
     FOR try IN 1 .. 5 LOOP
         before := ARRAY(SELECT s FROM mortar.slots s
-            WHERE s.state = 'ready'
+            WHERE s.state = 'ready' AND s.reservations = 0
                 AND (only_these IS NULL OR s.tenant_id = ANY (only_these)));
         cells := ARRAY(SELECT c FROM mortar.cells c
             WHERE only_these IS NULL OR c.tenant_id = ANY (only_these));
