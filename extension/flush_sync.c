@@ -266,20 +266,16 @@ take_usage(Taken *taken, uint64 row)
 static int
 hold_cell(Taken *taken, const char *account, const pg_uuid_t *grant_id)
 {
-	struct mtr_purse *p = &taken->t->purse;
-	int               cell;
+	int cell;
 
 	if (strcmp(account, "debt") == 0)
 		return MTR_PURSE_DEBT;
 	if (strcmp(account, "issued") == 0)
 		return MTR_PURSE_ISSUED;
 	SpinLockAcquire(&taken->t->mutex);
-	cell = mtr_purse_find(p, grant_id->data);
-	if (cell >= 0 && (taken->pin->cells & (1u << cell)) == 0)
-	{
-		taken->pin->cells |= 1u << cell;
-		p->cell[cell].refs++;
-	}
+	cell = mtr_purse_find(&taken->t->purse, grant_id->data);
+	if (cell >= 0)
+		mtr_ref_cell(taken->t, taken->pin, cell);
 	SpinLockRelease(&taken->t->mutex);
 	return cell;
 }

@@ -268,7 +268,7 @@ extern void mtr_gate_done(MtrAgain *again);
 
 /*
  * What n quantities cost, each and together.  The mutex is held.  False when a counter
- * would leave its range.  charge.c
+ * would leave its range; a cost beyond int64 is one that nobody can pay.  charge.c
  */
 extern bool
 mtr_price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,

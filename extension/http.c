@@ -33,11 +33,11 @@
 #include "utils/builtins.h"
 
 #include "answer.h"
-#include "expire.h"
 #include "guc.h"
 #include "http.h"
 #include "life.h"
 #include "problem.h"
+#include "release.h"
 #include "request.h"
 #include "slot.h"
 #include "sync.h"
@@ -362,7 +362,7 @@ charge_usage(Call *call)
 		return;
 	quantity[0] = 1;
 	quantity[1] = call->req.head ? 0 : mtr_body_len(&call->res);
-	mtr_release_before(call->req.slot, 1);
+	mtr_release_before(call->req.slot, 1, DT_NOEND);
 	while (!mtr_usage_charge(call->usage, quantity, call->nusage,
 							 durability_of(call), &s))
 		if (!mtr_release_expired(call->req.slot, &s))

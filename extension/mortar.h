@@ -6,7 +6,7 @@
  *
  *		http.c, handlers		one HTTP call
  *		ledger.c hold.c usage.c	SQL functions about money and usage
- *		expire.c movement.c		movements that others follow
+ *		release.c movement.c	movements that others follow
  *		auth.c keys.c tenant.c	who is calling
  *		gate.c meter.c			taking credits, counting usage
  *		reserve.c				the same for an answer that is sent in pieces

@@ -83,18 +83,6 @@ uuid_string(const pg_uuid_t *id)
 	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(id)));
 }
 
-/* false: there is no such row */
-static bool
-lock(MtrStmt *stmt, const char *tenant, const pg_uuid_t *id)
-{
-	Datum args[2];
-
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = UUIDPGetDatum(id);
-	mtr_exec(stmt, args, NULL, MTR_SNAP_LATEST, 1);
-	return SPI_processed > 0;
-}
-
 /* the part that is the same of both: once per key */
 static Datum
 do_once(Call *c, void (*do_it)(Call *c, const pg_uuid_t *movement_id))
@@ -115,12 +103,9 @@ do_once(Call *c, void (*do_it)(Call *c, const pg_uuid_t *movement_id))
 static int64
 reversed_before(const char *tenant, const pg_uuid_t *original)
 {
-	Datum args[2];
-	bool  isnull;
+	bool isnull;
 
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = UUIDPGetDatum(original);
-	mtr_exec(&stmt_reversed, args, NULL, MTR_SNAP_LATEST, 1);
+	(void) mtr_find(&stmt_reversed, tenant, original);
 	return DatumGetInt64(mtr_first(1, &isnull));
 }
 
@@ -146,7 +131,7 @@ reverse(Call *c, const pg_uuid_t *movement_id)
 	if (!mtr_movement_of(c->tenant, &c->id, &original))
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_entry",
 				   "there is no such entry");
-	(void) lock(&stmt_lock_movement, c->tenant, &original);
+	(void) mtr_find(&stmt_lock_movement, c->tenant, &original);
 	mtr_sources_read(c->tenant, &original, "consumed", &spent);
 	if (spent.kind == NULL || (strcmp(spent.kind, "charge") != 0 &&
 							   strcmp(spent.kind, "capture") != 0))
@@ -202,7 +187,7 @@ void_grant(Call *c, const pg_uuid_t *movement_id)
 							 .meta = c->meta};
 	int             cell;
 
-	if (!lock(&stmt_lock_grant, c->tenant, &c->id))
+	if (!mtr_find(&stmt_lock_grant, c->tenant, &c->id))
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_grant",
 				   "there is no such grant");
 	cell = mtr_grant_cell(c->t, &c->id);

@@ -23,8 +23,8 @@
 
 #include "gate.h"
 #include "http.h"
-#include "expire.h"
 #include "life.h"
+#include "release.h"
 #include "slot.h"
 #include "stored.h"
 #include "spi.h"
@@ -363,7 +363,7 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 				 errmsg("no usage slot is free"),
 				 errhint("The flusher may be behind, see mortar.flusher; or "
 						 "raise mortar.max_usage_slots.")));
-	mtr_release_before(t, 1);
+	mtr_release_before(t, 1, DT_NOEND);
 	while (!mtr_usage_charge(&ref, &qty, 1, durability, &s))
 		if (!mtr_release_expired(t, &s))
 			mtr_raise_short(&s);

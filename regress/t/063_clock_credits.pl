@@ -87,7 +87,7 @@ Clock::set(0);
 is(super(Reserve::settle_sql('sending', $answer, 40)), 't', 'right again, an answer that is being sent goes on');
 is(balance('sending'), '1900|0', '... its tenant is served');
 super(Reserve::release_sql('sending', $answer));
-is(balance('sending'), '1960|0', '... and when it has ended, what is not sent is back');
+is(balance('sending'), '960|0', '... and when it has ended, memory says what tables say: what was sent is paid, tomorrow is to come');
 
 # who has entries from the future stays there until the clock has caught up; who was
 # only looked at has lost nothing
