@@ -36,6 +36,7 @@
 
 #include "core/price.h"
 #include "core/usage_ring.h"
+#include "counter.h"
 #include "flush_batch.h"
 #include "guc.h"
 #include "http.h"
@@ -101,17 +102,6 @@ mtr_batch_begin(MtrFlushBatch *b)
 	b->started = GetCurrentTimestamp();
 }
 
-/* the mutex is held */
-static int
-find_counter(const MtrTenant *t, const MtrUsageKey *key)
-{
-	for (int i = 0; i < MTR_COUNTERS; i++)
-		if (t->counter[i].meter == key->meter &&
-			memcmp(&t->counter[i].price_id, &key->price_id, UUID_LEN) == 0)
-			return i;
-	return -1;
-}
-
 /* false: nothing is unflushed */
 static bool
 copy_slot(MtrTenant *t, const MtrUsage *u, Copy *c)
@@ -126,7 +116,7 @@ copy_slot(MtrTenant *t, const MtrUsage *u, Copy *c)
 	{
 		c->ring = u->ring;
 		if (priced)
-			c->counter = find_counter(t, &u->key);
+			c->counter = mtr_counter_find_locked(t, &u->key.price_id);
 		if (c->counter >= 0)
 		{
 			const MtrCounter *counter = &t->counter[c->counter];

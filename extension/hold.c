@@ -292,15 +292,10 @@ resolve(FunctionCallInfo fcinfo, const char *func, int key_arg,
 	mtr_require_preload();
 	mtr_check_admin(func);
 	mtr_tenant_arg(fcinfo, 0, r.tenant);
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("hold_id must not be null")));
-	r.hold_id = *PG_GETARG_UUID_P(1);
+	r.hold_id = mtr_uuid_arg(fcinfo, 1, "hold_id");
 	r.amount = key_arg > 2 ? mtr_amount_arg(fcinfo, 2) : 0;
 	mtr_idem_arg(fcinfo, key_arg, r.tenant, &r.idem);
-	mtr_idem_fingerprint(&r.idem, func, r.amount,
-						 DatumGetCString(DirectFunctionCall1(
-							 uuid_out, UUIDPGetDatum(&r.hold_id))));
+	mtr_idem_fingerprint(&r.idem, func, r.amount, mtr_uuid_string(&r.hold_id));
 
 	r.t = mtr_tenant_pin(r.tenant);
 	SPI_connect();

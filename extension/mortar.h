@@ -123,8 +123,16 @@ extern int64 mtr_now_ms(void);
 extern int32       mtr_minute_of(TimestampTz time);
 extern TimestampTz mtr_time_of_minute(int32 minute);
 
-/* palloc'd pg_uuid_t as a Datum */
+/* palloc'd pg_uuid_t as a Datum, and as text */
 extern Datum mtr_uuid_datum(const pg_uuid_t *id);
+extern char *mtr_uuid_string(const pg_uuid_t *id);
+
+/* an array of n elements of type text, uuid, timestamptz or int8 */
+extern Datum mtr_array(Datum *d, int n, Oid type);
+
+/* a uuid argument; name tells what it is when it is null, which raises 22004 */
+extern pg_uuid_t
+mtr_uuid_arg(FunctionCallInfo fcinfo, int argno, const char *name);
 
 /*
  * A tenant id argument as C string in buf[MTR_TENANT_LEN]; raises 22004 when

@@ -68,21 +68,6 @@ typedef struct Call
 	Datum      meta;
 } Call;
 
-static void
-id_arg(FunctionCallInfo fcinfo, const char *name, pg_uuid_t *id)
-{
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("%s must not be null", name)));
-	*id = *PG_GETARG_UUID_P(1);
-}
-
-static char *
-uuid_string(const pg_uuid_t *id)
-{
-	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(id)));
-}
-
 /* the part that is the same of both: once per key */
 static Datum
 do_once(Call *c, void (*do_it)(Call *c, const pg_uuid_t *movement_id))
@@ -165,11 +150,11 @@ mtr_reverse(PG_FUNCTION_ARGS)
 	mtr_require_preload();
 	mtr_check_admin("reverse");
 	mtr_tenant_arg(fcinfo, 0, c.tenant);
-	id_arg(fcinfo, "entry_id", &c.id);
+	c.id = mtr_uuid_arg(fcinfo, 1, "entry_id");
 	mtr_idem_arg(fcinfo, 2, c.tenant, &c.idem);
 	if (!PG_ARGISNULL(3))
 		c.amount = mtr_amount_arg(fcinfo, 3);
-	mtr_idem_fingerprint(&c.idem, "reverse", c.amount, uuid_string(&c.id));
+	mtr_idem_fingerprint(&c.idem, "reverse", c.amount, mtr_uuid_string(&c.id));
 	PG_RETURN_DATUM(do_once(&c, reverse));
 }
 
@@ -229,7 +214,7 @@ mtr_void_grant(PG_FUNCTION_ARGS)
 	mtr_require_preload();
 	mtr_check_admin("void_grant");
 	mtr_tenant_arg(fcinfo, 0, c.tenant);
-	id_arg(fcinfo, "grant_id", &c.id);
+	c.id = mtr_uuid_arg(fcinfo, 1, "grant_id");
 	mtr_idem_arg(fcinfo, 2, c.tenant, &c.idem);
 	if (PG_ARGISNULL(3))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -240,6 +225,6 @@ mtr_void_grant(PG_FUNCTION_ARGS)
 						errmsg("reason must not be empty")));
 	c.meta = reason_meta(reason);
 	mtr_idem_fingerprint(&c.idem, "void_grant", 0,
-						 psprintf("%s %s", uuid_string(&c.id), reason));
+						 psprintf("%s %s", mtr_uuid_string(&c.id), reason));
 	PG_RETURN_DATUM(do_once(&c, void_grant));
 }
