@@ -73,6 +73,20 @@ mtr_price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 	return t->purse.mode == MTR_PURSE_HARD || *total <= MTR_MAX_AMOUNT_UC;
 }
 
+int64
+mtr_usage_cost(const MtrUsageRef *refs, const int64 *qty, int n)
+{
+	MtrTenant *t = refs[0].tenant;
+	int64      cost[MTR_METERS];
+	int64      total;
+	bool       ok;
+
+	SpinLockAcquire(&t->mutex);
+	ok = mtr_price_locked(t, refs, qty, n, cost, &total);
+	SpinLockRelease(&t->mutex);
+	return ok ? total : 0;
+}
+
 /*
  * Would nothing be unflushed but for this transaction?	 The mutex is held.
  */

@@ -193,8 +193,12 @@ limits_of(MtrTenant *t, int64 *floor)
 	return (enum mtr_purse_mode) mode;
 }
 
-void
-mtr_release_for(MtrTenant *t, int64 amount_uc, TimestampTz until)
+/*
+ * For who is about to take amount_uc: releases as many holds that have expired as it
+ * takes lest that make debt, but none that expires after until.
+ */
+static void
+release_for(MtrTenant *t, int64 amount_uc, TimestampTz until)
 {
 	int64               floor;
 	enum mtr_purse_mode mode = limits_of(t, &floor);
@@ -202,6 +206,8 @@ mtr_release_for(MtrTenant *t, int64 amount_uc, TimestampTz until)
 	MtrExpiredWindow    w;
 	MtrExpired          e;
 
+	if (amount_uc == 0)
+		return;
 	if (available < amount_uc && mtr_reservations_expire(t))
 		available = mtr_available(t);
 	if (XactReadOnly || mtr_is_frozen(t) || mode == MTR_PURSE_UNLIMITED ||
@@ -321,13 +327,35 @@ mtr_release_expired(MtrTenant *t, MtrShortfall *s)
 	return release_until(t, DT_NOEND, s);
 }
 
+/* most tenants hold nothing; an older value may be read, as a moment ago */
+static bool
+has_holds(const MtrTenant *t)
+{
+	return t->next_hold_expiry != DT_NOEND;
+}
+
 bool
 mtr_take_all(MtrTenant *t, int64 amount_uc, TimestampTz until, MtrPaid *paid,
 			 MtrShortfall *s)
 {
-	mtr_release_before(t, amount_uc, until);
+	if (has_holds(t))
+		release_for(t, amount_uc, until);
 	while (!mtr_take(t, amount_uc, paid, s))
 		if (!release_until(t, until, s))
 			return false;
 	return true;
+}
+
+void
+mtr_usage_charge_all(MtrUsageRef *refs, const int64 *qty, int n,
+					 MtrDurability durability)
+{
+	MtrTenant   *t = refs[0].tenant;
+	MtrShortfall s;
+
+	if (has_holds(t))
+		release_for(t, mtr_usage_cost(refs, qty, n), DT_NOEND);
+	while (!mtr_usage_charge(refs, qty, n, durability, &s))
+		if (!mtr_release_expired(t, &s))
+			mtr_raise_short(&s);
 }

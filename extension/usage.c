@@ -310,7 +310,6 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 	MtrDurability durability = MTR_DURABLE_BUFFERED;
 	MtrTenant    *t;
 	MtrUsageRef   ref;
-	MtrShortfall  s;
 
 	mtr_require_preload();
 	mtr_check_admin("record_usage");
@@ -341,9 +340,6 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 				 errmsg("no usage slot is free"),
 				 errhint("The flusher may be behind, see mortar.flusher; or "
 						 "raise mortar.max_usage_slots.")));
-	mtr_release_before(t, 1, DT_NOEND);
-	while (!mtr_usage_charge(&ref, &qty, 1, durability, &s))
-		if (!mtr_release_expired(t, &s))
-			mtr_raise_short(&s);
+	mtr_usage_charge_all(&ref, &qty, 1, durability);
 	PG_RETURN_VOID();
 }
