@@ -40,13 +40,9 @@ typedef enum Charged
 	CHARGED_LATER  /* more would be unflushed than may be */
 } Charged;
 
-/*
- * What n quantities cost together.	 The mutex is held.  False when a counter
- * would leave its range; a cost beyond int64 is one that nobody can pay.
- */
-static bool
-price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
-			 int64 *cost, int64 *total)
+bool
+mtr_price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
+				 int64 *cost, int64 *total)
 {
 	*total = 0;
 	for (int i = 0; i < n; i++)
@@ -77,11 +73,18 @@ price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
 	return t->purse.mode == MTR_PURSE_HARD || *total <= MTR_MAX_AMOUNT_UC;
 }
 
-bool
-mtr_price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,
-				 int64 *cost, int64 *total)
+int64
+mtr_usage_cost(const MtrUsageRef *refs, const int64 *qty, int n)
 {
-	return price_locked(t, refs, qty, n, cost, total);
+	MtrTenant *t = refs[0].tenant;
+	int64      cost[MTR_METERS];
+	int64      total;
+	bool       ok;
+
+	SpinLockAcquire(&t->mutex);
+	ok = mtr_price_locked(t, refs, qty, n, cost, &total);
+	SpinLockRelease(&t->mutex);
+	return ok ? total : 0;
 }
 
 /*
@@ -145,7 +148,7 @@ try_charge(const MtrUsageRef *refs, const int64 *qty, int n, Bill *b,
 
 	b->parts.n = 0;
 	SpinLockAcquire(&t->mutex);
-	if (!price_locked(t, refs, qty, n, b->cost, &b->total))
+	if (!mtr_price_locked(t, refs, qty, n, b->cost, &b->total))
 		result = CHARGED_OUT_OF_RANGE;
 	else if (!b->durable && is_beyond_bound(t, pin, b->total))
 		result = mtr_is_short_locked(t, pin, now, b->total, s) ? CHARGED_SHORT

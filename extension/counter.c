@@ -77,8 +77,8 @@ is_of(const MtrCounter *c, const pg_uuid_t *price_id)
 	return memcmp(&c->price_id, price_id, UUID_LEN) == 0;
 }
 
-static int
-find_locked(const MtrTenant *t, const pg_uuid_t *price_id)
+int
+mtr_counter_find_locked(const MtrTenant *t, const pg_uuid_t *price_id)
 {
 	for (int i = 0; i < MTR_COUNTERS; i++)
 		if (is_of(&t->counter[i], price_id))
@@ -104,7 +104,7 @@ mtr_counter_claim_locked(MtrPinned *pin, MtrUsage *u)
 	int at = u->counter;
 
 	if (!is_of(&pin->tenant->counter[at], &u->key.price_id))
-		at = find_locked(pin->tenant, &u->key.price_id);
+		at = mtr_counter_find_locked(pin->tenant, &u->key.price_id);
 	if (at < 0)
 		return -1;
 	u->counter = (int16) at;
@@ -168,7 +168,7 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 
 		SpinLockAcquire(&t->mutex);
 		before = t->recycled;
-		at = find_locked(t, &price->price_id);
+		at = mtr_counter_find_locked(t, &price->price_id);
 		found = at >= 0;
 		if (found)
 			hold_locked(pin, at);
@@ -181,7 +181,7 @@ mtr_counter_bring(MtrTenant *t, MtrMeter meter, const MtrPrice *price)
 		mtr_untimed(read_quantity, &q);
 		pin = mtr_xact_pinned(t);
 		SpinLockAcquire(&t->mutex);
-		at = find_locked(t, &price->price_id);
+		at = mtr_counter_find_locked(t, &price->price_id);
 		again = at < 0 && t->recycled != before;
 		if (at < 0 && !again)
 		{

@@ -7,6 +7,10 @@
 
 #include "xact.h"
 
+/* the place of a price's counter, -1: not in memory; the tenant's mutex is held */
+extern int
+mtr_counter_find_locked(const MtrTenant *t, const pg_uuid_t *price_id);
+
 /*
  * Takes a reference to the counter of the usage slot's price, for the
  * transaction of the pin, and returns its place; -1 when it is not in memory.

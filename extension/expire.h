@@ -2,14 +2,13 @@
  * expire.h
  *		Holds that have expired: what they held is free.
  *
- * Nobody waits for them: they are released, by entries of the ledger, when somebody
- * would be refused for lack of credits, or get into debt.	Until then they are counted as free by
- * whoever asks for the balance.
+ * Nobody waits for them: they are released (release.h) when somebody needs what they
+ * held.  Until then they are counted as free by whoever asks for the balance.
  */
 #ifndef MORTAR_EXPIRE_H
 #define MORTAR_EXPIRE_H
 
-#include "gate.h"
+#include "shmem.h"
 
 /* what a tenant's expired holds hold, and what of it comes back to the tenant */
 typedef struct MtrExpired
@@ -17,6 +16,19 @@ typedef struct MtrExpired
 	int64 held;
 	int64 freed; /* not what came from grants that have ended */
 } MtrExpired;
+
+/* which of them can have expired, and are not resolved yet: first <= expires_at <= now */
+typedef struct MtrExpiredWindow
+{
+	TimestampTz first;
+	TimestampTz now;
+	uint32      version; /* of the slot's holds */
+} MtrExpiredWindow;
+
+/* in a statement about tenant $1: no row follows the hold h */
+#define MTR_HOLD_IS_OPEN                                                       \
+	"(SELECT r.entry_id FROM mortar.credit_ledger r "                          \
+	"WHERE r.tenant_id = $1 AND r.reverses = h.hold_id LIMIT 1) IS NULL"
 
 /*
  * Of a pinned tenant.  Reads tables only if a hold may have expired.  SPI need not be
@@ -28,41 +40,25 @@ extern void mtr_expired_of(MtrTenant *t, MtrExpired *e);
 extern void
 mtr_expired_stored(const char *tenant, TimestampTz last_posted, MtrExpired *e);
 
-/*
- * For who is about to take amount_uc: releases as many holds that have expired as it
- * takes lest that make debt, but none that expires after until.	SPI need not be
- * connected.
- */
-extern void mtr_release_for(MtrTenant *t, int64 amount_uc, TimestampTz until);
-
-static inline void
-mtr_release_before(MtrTenant *t, int64 amount_uc)
-{
-	/* most tenants hold nothing; an older value may be read, as a moment ago */
-	if (t->next_hold_expiry != DT_NOEND)
-		mtr_release_for(t, amount_uc, DT_NOEND);
-}
-
-/*
- * For who is short by *s: ends reservations that have expired (reserve.h), else releases as many holds that have expired as it takes; false
- * when that cannot help, with what they would free added to s->available_uc.  Waits a
- * second at most, cancellably, for holds that another transaction is at, if these would
- * help; raises 55P03 after that.  After true ask the gate again.  SPI need not be
- * connected.
- */
-extern bool mtr_release_expired(MtrTenant *t, MtrShortfall *s);
-
-/*
- * mtr_take, with both.  Holds that expire after until are not released (DT_NOEND: as of
- * now): one that the caller is about to capture.
- */
-extern bool mtr_take_all(MtrTenant *t, int64 amount_uc, TimestampTz until,
-						 MtrPaid *paid, MtrShortfall *s);
-
-/* releases one hold that has expired, in passing; SPI need not be connected */
-extern void mtr_tidy_holds(MtrTenant *t);
-
 /* the time by which holds of the tenant expire: never back */
 extern TimestampTz mtr_hold_clock(MtrTenant *t);
+
+/* ---- for release.c ---- */
+
+/* those that expire after until are left alone; false: none */
+extern bool
+mtr_expired_look(MtrTenant *t, TimestampTz until, MtrExpiredWindow *w);
+
+/* what those of the window hold; SPI is connected, for the next one too */
+extern void
+mtr_expired_sum(MtrTenant *t, const MtrExpiredWindow *w, MtrExpired *e);
+
+/*
+ * The slot learns when the first open hold expires, *hold_id, which is returned;
+ * DT_NOEND: there is none.
+ */
+extern TimestampTz
+mtr_expired_put_right(MtrTenant *t, const MtrExpiredWindow *w,
+					  pg_uuid_t *hold_id);
 
 #endif /* MORTAR_EXPIRE_H */

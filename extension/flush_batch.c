@@ -36,6 +36,7 @@
 
 #include "core/price.h"
 #include "core/usage_ring.h"
+#include "counter.h"
 #include "flush_batch.h"
 #include "guc.h"
 #include "http.h"
@@ -101,17 +102,6 @@ mtr_batch_begin(MtrFlushBatch *b)
 	b->started = GetCurrentTimestamp();
 }
 
-/* the mutex is held */
-static int
-find_counter(const MtrTenant *t, const MtrUsageKey *key)
-{
-	for (int i = 0; i < MTR_COUNTERS; i++)
-		if (t->counter[i].meter == key->meter &&
-			memcmp(&t->counter[i].price_id, &key->price_id, UUID_LEN) == 0)
-			return i;
-	return -1;
-}
-
 /* false: nothing is unflushed */
 static bool
 copy_slot(MtrTenant *t, const MtrUsage *u, Copy *c)
@@ -126,7 +116,7 @@ copy_slot(MtrTenant *t, const MtrUsage *u, Copy *c)
 	{
 		c->ring = u->ring;
 		if (priced)
-			c->counter = find_counter(t, &u->key);
+			c->counter = mtr_counter_find_locked(t, &u->key.price_id);
 		if (c->counter >= 0)
 		{
 			const MtrCounter *counter = &t->counter[c->counter];
@@ -397,72 +387,6 @@ mtr_batch_undo(MtrFlushBatch *b)
 	for (int i = 0; i < b->ntenants; i++)
 		set_dirty(b->tenant[i].index);
 	pg_atomic_write_u32(&b->db->dirty, 1);
-}
-
-/*
- * Moves all of a slot's numbers up; the mutex is held.  What its calls have paid
- * may then be one micro-credit more or less than what will be booked.
- */
-static void
-shift(MtrTenant *t, MtrUsage *u, int counter, int64 by, TimestampTz now)
-{
-	u->flushed += by;
-	u->done += by;
-	u->taken += by;
-	for (int i = 0; i < u->ring.n; i++)
-		u->ring.start[i] += by;
-	if (counter >= 0)
-	{
-		MtrCounter *c = &t->counter[counter];
-		int64       more = -mtr_counter_cost(c, c->priced);
-
-		c->flushed += by;
-		c->done += by;
-		c->priced += by;
-		more += mtr_counter_cost(c, c->priced);
-		mtr_purse_settle(&t->purse, now, -more);
-		mtr_unflushed_settle(t);
-	}
-}
-
-/*
- * A journal that reaches further than memory believes was written to by
- * somebody else: a restore, or a superuser.  It was not this flusher, whose
- * COMMIT callback runs in any transaction that has committed.  So what memory
- * holds is not in the journal, and goes behind what the journal has.
- *
- * Balances were computed without those rows: all slots are loaded again.
- */
-void
-mtr_batch_rebase(MtrFlushBatch *b)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	bool        moved = false;
-
-	for (int i = 0; i < b->nslots; i++)
-	{
-		const MtrFlushSlot *s = &b->slot[i];
-		const MtrUsageKey  *key = &s->usage->key;
-		MtrJournalRow       row = {0};
-		int64               mark;
-
-		row.tenant = s->tenant->tenant_id;
-		row.meter = mtr_meter_name((MtrMeter) key->meter);
-		row.key_id = key->key_id;
-		row.route = mtr_route_template(key->route);
-		row.price_id = key->price_id;
-		mark = mtr_journal_mark(&row);
-		if (mark <= s->from)
-			continue;
-		SpinLockAcquire(&s->tenant->mutex);
-		if (s->usage->key.tenant == s->tenant->index &&
-			s->usage->flushed == s->from)
-			shift(s->tenant, s->usage, s->counter, mark - s->from, now);
-		SpinLockRelease(&s->tenant->mutex);
-		moved = true;
-	}
-	if (moved)
-		pg_atomic_fetch_add_u64(&b->db->generation, 1);
 }
 
 bool

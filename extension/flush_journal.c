@@ -13,7 +13,6 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -153,22 +152,19 @@ mtr_journal_burn(MtrJournal *j, const MtrBurnRow *row)
 	j->nburns++;
 }
 
-static Datum
-array_of(Datum *d, int n, Oid arraytype)
+static Oid
+element_type(int arg)
 {
-	switch (arraytype)
+	switch (stmt_write.argtypes[arg])
 	{
 		case TEXTARRAYOID:
-			return PointerGetDatum(
-				construct_array(d, n, TEXTOID, -1, false, TYPALIGN_INT));
+			return TEXTOID;
 		case UUIDARRAYOID:
-			return PointerGetDatum(
-				construct_array(d, n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
+			return UUIDOID;
+		case TIMESTAMPTZARRAYOID:
+			return TIMESTAMPTZOID;
 		default:
-			return PointerGetDatum(construct_array(
-				d, n,
-				arraytype == TIMESTAMPTZARRAYOID ? TIMESTAMPTZOID : INT8OID,
-				sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+			return INT8OID;
 	}
 }
 
@@ -181,9 +177,9 @@ mtr_journal_write(MtrJournal *j, const pg_uuid_t *epoch_id)
 	if (j->nrows == 0 && j->nburns == 0)
 		return;
 	for (int i = 0; i < MTR_JOURNAL_COLUMNS; i++, n++)
-		args[n] = array_of(j->column[i], j->nrows, stmt_write.argtypes[n]);
+		args[n] = mtr_array(j->column[i], j->nrows, element_type(n));
 	for (int i = 0; i < MTR_BURN_COLUMNS; i++, n++)
-		args[n] = array_of(j->burn[i], j->nburns, stmt_write.argtypes[n]);
+		args[n] = mtr_array(j->burn[i], j->nburns, element_type(n));
 	args[n] = UUIDPGetDatum(epoch_id);
 	mtr_exec(&stmt_write, args, NULL, MTR_SNAP_WRITE, 0);
 	j->nrows = j->nburns = 0;

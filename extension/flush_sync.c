@@ -17,7 +17,6 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "core/price.h"
@@ -163,10 +162,7 @@ hold_counter(const MtrFlushBatch *b, Taken *taken, MtrMeter meter, Walk *w)
 	if (!mtr_counter_bring(t, meter, &price))
 		return false;
 	SpinLockAcquire(&t->mutex);
-	w->counter = 0;
-	while (memcmp(&t->counter[w->counter].price_id, &w->price_id, UUID_LEN) !=
-		   0)
-		w->counter++;
+	w->counter = mtr_counter_find_locked(t, &w->price_id);
 	w->x = t->counter[w->counter].flushed;
 	SpinLockRelease(&t->mutex);
 	w->x += in_batch(b, t, w->counter);
@@ -209,8 +205,7 @@ find_walks(const MtrFlushBatch *b, Taken *taken, Datum *ids)
 		id[taken->nwalks++] = UUIDPGetDatum(&w->price_id);
 	}
 	SPI_freetuptable(taken->table);
-	*ids = PointerGetDatum(construct_array(id, taken->nwalks, UUIDOID, UUID_LEN,
-										   false, TYPALIGN_CHAR));
+	*ids = mtr_array(id, taken->nwalks, UUIDOID);
 	return all;
 }
 
@@ -266,20 +261,16 @@ take_usage(Taken *taken, uint64 row)
 static int
 hold_cell(Taken *taken, const char *account, const pg_uuid_t *grant_id)
 {
-	struct mtr_purse *p = &taken->t->purse;
-	int               cell;
+	int cell;
 
 	if (strcmp(account, "debt") == 0)
 		return MTR_PURSE_DEBT;
 	if (strcmp(account, "issued") == 0)
 		return MTR_PURSE_ISSUED;
 	SpinLockAcquire(&taken->t->mutex);
-	cell = mtr_purse_find(p, grant_id->data);
-	if (cell >= 0 && (taken->pin->cells & (1u << cell)) == 0)
-	{
-		taken->pin->cells |= 1u << cell;
-		p->cell[cell].refs++;
-	}
+	cell = mtr_purse_find(&taken->t->purse, grant_id->data);
+	if (cell >= 0)
+		mtr_ref_cell(taken->t, taken->pin, cell);
 	SpinLockRelease(&taken->t->mutex);
 	return cell;
 }

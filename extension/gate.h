@@ -95,6 +95,9 @@ mtr_usage_claim(MtrTenant *t, MtrMeter meter, int16 route,
 extern bool mtr_usage_charge(MtrUsageRef *refs, const int64 *qty, int n,
 							 MtrDurability durability, MtrShortfall *s);
 
+/* what that would cost now, all together; 0 if it would be out of range */
+extern int64 mtr_usage_cost(const MtrUsageRef *refs, const int64 *qty, int n);
+
 /* ---- what rows of the ledger book ---- */
 
 /*
@@ -268,7 +271,7 @@ extern void mtr_gate_done(MtrAgain *again);
 
 /*
  * What n quantities cost, each and together.  The mutex is held.  False when a counter
- * would leave its range.  charge.c
+ * would leave its range; a cost beyond int64 is one that nobody can pay.  charge.c
  */
 extern bool
 mtr_price_locked(MtrTenant *t, const MtrUsageRef *refs, const int64 *qty, int n,

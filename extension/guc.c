@@ -77,7 +77,7 @@ define_shared(void)
 		NULL);
 	DefineCustomIntVariable(
 		"mortar.max_usage_slots",
-		"Usage slots kept in shared memory (about 200 bytes each).",
+		"Usage slots kept in shared memory (about 220 bytes each).",
 		"A usage slot counts one meter of one tenant, key, "
 		"route and price.",
 		&mtr_max_usage_slots, 50000, 16, 10000000, PGC_POSTMASTER, 0, NULL,

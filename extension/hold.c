@@ -22,6 +22,7 @@
 #include "idem.h"
 #include "life.h"
 #include "movement.h"
+#include "release.h"
 #include "slot.h"
 #include "spi.h"
 
@@ -201,16 +202,12 @@ refuse_resolved(bool has_expired)
 static void
 open_hold(Resolve *r, MtrSources *held)
 {
-	Datum       args[2];
 	bool        isnull;
 	TimestampTz expires_at;
 
-	args[0] = CStringGetTextDatum(r->tenant);
-	args[1] = UUIDPGetDatum(&r->hold_id);
-	mtr_exec(&stmt_lock, args, NULL, MTR_SNAP_LATEST, 1);
-	if (SPI_processed == 0)
+	if (!mtr_find(&stmt_lock, r->tenant, &r->hold_id))
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_hold", "there is no such hold");
-	mtr_exec(&stmt_find, args, NULL, MTR_SNAP_LATEST, 1);
+	(void) mtr_find(&stmt_find, r->tenant, &r->hold_id);
 	expires_at = DatumGetTimestampTz(mtr_first(2, &isnull));
 	r->now = mtr_hold_clock(r->t);
 	refuse_resolved(expires_at <= r->now);
@@ -295,15 +292,10 @@ resolve(FunctionCallInfo fcinfo, const char *func, int key_arg,
 	mtr_require_preload();
 	mtr_check_admin(func);
 	mtr_tenant_arg(fcinfo, 0, r.tenant);
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("hold_id must not be null")));
-	r.hold_id = *PG_GETARG_UUID_P(1);
+	r.hold_id = mtr_uuid_arg(fcinfo, 1, "hold_id");
 	r.amount = key_arg > 2 ? mtr_amount_arg(fcinfo, 2) : 0;
 	mtr_idem_arg(fcinfo, key_arg, r.tenant, &r.idem);
-	mtr_idem_fingerprint(&r.idem, func, r.amount,
-						 DatumGetCString(DirectFunctionCall1(
-							 uuid_out, UUIDPGetDatum(&r.hold_id))));
+	mtr_idem_fingerprint(&r.idem, func, r.amount, mtr_uuid_string(&r.hold_id));
 
 	r.t = mtr_tenant_pin(r.tenant);
 	SPI_connect();

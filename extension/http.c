@@ -33,11 +33,11 @@
 #include "utils/builtins.h"
 
 #include "answer.h"
-#include "expire.h"
 #include "guc.h"
 #include "http.h"
 #include "life.h"
 #include "problem.h"
+#include "release.h"
 #include "request.h"
 #include "slot.h"
 #include "sync.h"
@@ -355,18 +355,14 @@ durability_of(const Call *call)
 static void
 charge_usage(Call *call)
 {
-	MtrShortfall s;
-	int64        quantity[MTR_METERS];
+	int64 quantity[MTR_METERS];
 
 	if (call->nusage == 0)
 		return;
 	quantity[0] = 1;
 	quantity[1] = call->req.head ? 0 : mtr_body_len(&call->res);
-	mtr_release_before(call->req.slot, 1);
-	while (!mtr_usage_charge(call->usage, quantity, call->nusage,
-							 durability_of(call), &s))
-		if (!mtr_release_expired(call->req.slot, &s))
-			mtr_raise_short(&s);
+	mtr_usage_charge_all(call->usage, quantity, call->nusage,
+						 durability_of(call));
 }
 
 /* Server-Timing: "mortar;dur=0.123", milliseconds inside the server */

@@ -214,19 +214,18 @@ mtr_create_key(PG_FUNCTION_ARGS)
 Datum
 mtr_revoke_key(PG_FUNCTION_ARGS)
 {
-	char  tenant[MTR_TENANT_LEN];
-	Datum args[2];
-	bool  revoked;
-	bool  exists;
+	char      tenant[MTR_TENANT_LEN];
+	pg_uuid_t key_id;
+	Datum     args[2];
+	bool      revoked;
+	bool      exists;
 
 	mtr_require_preload();
 	mtr_check_admin("revoke_key");
 	mtr_refuse_recovery();
 	mtr_tenant_arg(fcinfo, 0, tenant);
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("key_id must not be null")));
-	mtr_key_invalidate_at_commit(PG_GETARG_UUID_P(1));
+	key_id = mtr_uuid_arg(fcinfo, 1, "key_id");
+	mtr_key_invalidate_at_commit(&key_id);
 
 	SPI_connect();
 	args[0] = CStringGetTextDatum(tenant);

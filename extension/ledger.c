@@ -14,9 +14,9 @@
 #include "utils/timestamp.h"
 
 #include "entry.h"
-#include "expire.h"
 #include "idem.h"
 #include "life.h"
+#include "release.h"
 #include "slot.h"
 #include "spi.h"
 #include "xact.h"

@@ -91,20 +91,6 @@ overdraft_arg(FunctionCallInfo fcinfo, enum mtr_purse_mode mode)
 	return overdraft;
 }
 
-static MtrDurability
-durability_arg(FunctionCallInfo fcinfo)
-{
-	MtrDurability durability;
-
-	if (PG_ARGISNULL(ARG_DURABILITY) ||
-		!mtr_durability_named(
-			text_to_cstring(PG_GETARG_TEXT_PP(ARG_DURABILITY)), &durability))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("durability must be 'buffered', 'group' or 'sync'")));
-	return durability;
-}
-
 static int64
 max_unflushed_arg(FunctionCallInfo fcinfo)
 {
@@ -153,7 +139,7 @@ mtr_set_limit(PG_FUNCTION_ARGS)
 	mtr_tenant_arg(fcinfo, ARG_TENANT, tenant);
 	mode = mode_arg(fcinfo);
 	overdraft = overdraft_arg(fcinfo, mode);
-	durability = durability_arg(fcinfo);
+	durability = mtr_durability_arg(fcinfo, ARG_DURABILITY);
 	max = max_unflushed_arg(fcinfo);
 
 	t = mtr_tenant_pin(tenant);

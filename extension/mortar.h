@@ -6,7 +6,7 @@
  *
  *		http.c, handlers		one HTTP call
  *		ledger.c hold.c usage.c	SQL functions about money and usage
- *		expire.c movement.c		movements that others follow
+ *		release.c movement.c	movements that others follow
  *		auth.c keys.c tenant.c	who is calling
  *		gate.c meter.c			taking credits, counting usage
  *		reserve.c				the same for an answer that is sent in pieces
@@ -123,8 +123,16 @@ extern int64 mtr_now_ms(void);
 extern int32       mtr_minute_of(TimestampTz time);
 extern TimestampTz mtr_time_of_minute(int32 minute);
 
-/* palloc'd pg_uuid_t as a Datum */
+/* palloc'd pg_uuid_t as a Datum, and as text */
 extern Datum mtr_uuid_datum(const pg_uuid_t *id);
+extern char *mtr_uuid_string(const pg_uuid_t *id);
+
+/* an array of n elements of type text, uuid, timestamptz or int8 */
+extern Datum mtr_array(Datum *d, int n, Oid type);
+
+/* a uuid argument; name tells what it is when it is null, which raises 22004 */
+extern pg_uuid_t
+mtr_uuid_arg(FunctionCallInfo fcinfo, int argno, const char *name);
 
 /*
  * A tenant id argument as C string in buf[MTR_TENANT_LEN]; raises 22004 when

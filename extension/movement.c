@@ -51,16 +51,23 @@ static MtrStmt stmt_sources = {
 };
 
 bool
+mtr_find(MtrStmt *stmt, const char *tenant, const pg_uuid_t *id)
+{
+	Datum args[2];
+
+	args[0] = CStringGetTextDatum(tenant);
+	args[1] = UUIDPGetDatum(id);
+	mtr_exec(stmt, args, NULL, MTR_SNAP_LATEST, 1);
+	return SPI_processed > 0;
+}
+
+bool
 mtr_movement_of(const char *tenant, const pg_uuid_t *entry_id,
 				pg_uuid_t *movement_id)
 {
-	Datum args[2];
-	bool  isnull;
+	bool isnull;
 
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = UUIDPGetDatum(entry_id);
-	mtr_exec(&stmt_movement_of, args, NULL, MTR_SNAP_LATEST, 1);
-	if (SPI_processed == 0)
+	if (!mtr_find(&stmt_movement_of, tenant, entry_id))
 		return false;
 	*movement_id = *DatumGetUUIDP(mtr_first(1, &isnull));
 	return true;

@@ -10,6 +10,7 @@
 #define MORTAR_MOVEMENT_H
 
 #include "entry.h"
+#include "spi.h"
 
 /* where a part of a movement came from */
 typedef struct MtrSource
@@ -36,6 +37,12 @@ typedef struct MtrRows
 	int       max;
 	MtrEntry *row;
 } MtrRows;
+
+/*
+ * Executes a statement about the tenant $1 and the id $2, which may lock what it finds,
+ * with a latest snapshot.  False: it finds no row.  SPI is connected.
+ */
+extern bool mtr_find(MtrStmt *stmt, const char *tenant, const pg_uuid_t *id);
 
 /* the movement that an entry belongs to; false: no such entry.	 SPI is connected. */
 extern bool mtr_movement_of(const char *tenant, const pg_uuid_t *entry_id,

@@ -68,33 +68,6 @@ typedef struct Call
 	Datum      meta;
 } Call;
 
-static void
-id_arg(FunctionCallInfo fcinfo, const char *name, pg_uuid_t *id)
-{
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("%s must not be null", name)));
-	*id = *PG_GETARG_UUID_P(1);
-}
-
-static char *
-uuid_string(const pg_uuid_t *id)
-{
-	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(id)));
-}
-
-/* false: there is no such row */
-static bool
-lock(MtrStmt *stmt, const char *tenant, const pg_uuid_t *id)
-{
-	Datum args[2];
-
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = UUIDPGetDatum(id);
-	mtr_exec(stmt, args, NULL, MTR_SNAP_LATEST, 1);
-	return SPI_processed > 0;
-}
-
 /* the part that is the same of both: once per key */
 static Datum
 do_once(Call *c, void (*do_it)(Call *c, const pg_uuid_t *movement_id))
@@ -115,12 +88,9 @@ do_once(Call *c, void (*do_it)(Call *c, const pg_uuid_t *movement_id))
 static int64
 reversed_before(const char *tenant, const pg_uuid_t *original)
 {
-	Datum args[2];
-	bool  isnull;
+	bool isnull;
 
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = UUIDPGetDatum(original);
-	mtr_exec(&stmt_reversed, args, NULL, MTR_SNAP_LATEST, 1);
+	(void) mtr_find(&stmt_reversed, tenant, original);
 	return DatumGetInt64(mtr_first(1, &isnull));
 }
 
@@ -146,7 +116,7 @@ reverse(Call *c, const pg_uuid_t *movement_id)
 	if (!mtr_movement_of(c->tenant, &c->id, &original))
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_entry",
 				   "there is no such entry");
-	(void) lock(&stmt_lock_movement, c->tenant, &original);
+	(void) mtr_find(&stmt_lock_movement, c->tenant, &original);
 	mtr_sources_read(c->tenant, &original, "consumed", &spent);
 	if (spent.kind == NULL || (strcmp(spent.kind, "charge") != 0 &&
 							   strcmp(spent.kind, "capture") != 0))
@@ -180,11 +150,11 @@ mtr_reverse(PG_FUNCTION_ARGS)
 	mtr_require_preload();
 	mtr_check_admin("reverse");
 	mtr_tenant_arg(fcinfo, 0, c.tenant);
-	id_arg(fcinfo, "entry_id", &c.id);
+	c.id = mtr_uuid_arg(fcinfo, 1, "entry_id");
 	mtr_idem_arg(fcinfo, 2, c.tenant, &c.idem);
 	if (!PG_ARGISNULL(3))
 		c.amount = mtr_amount_arg(fcinfo, 3);
-	mtr_idem_fingerprint(&c.idem, "reverse", c.amount, uuid_string(&c.id));
+	mtr_idem_fingerprint(&c.idem, "reverse", c.amount, mtr_uuid_string(&c.id));
 	PG_RETURN_DATUM(do_once(&c, reverse));
 }
 
@@ -202,7 +172,7 @@ void_grant(Call *c, const pg_uuid_t *movement_id)
 							 .meta = c->meta};
 	int             cell;
 
-	if (!lock(&stmt_lock_grant, c->tenant, &c->id))
+	if (!mtr_find(&stmt_lock_grant, c->tenant, &c->id))
 		mtr_refuse(MTR_ERR_NOT_FOUND, "no_such_grant",
 				   "there is no such grant");
 	cell = mtr_grant_cell(c->t, &c->id);
@@ -244,7 +214,7 @@ mtr_void_grant(PG_FUNCTION_ARGS)
 	mtr_require_preload();
 	mtr_check_admin("void_grant");
 	mtr_tenant_arg(fcinfo, 0, c.tenant);
-	id_arg(fcinfo, "grant_id", &c.id);
+	c.id = mtr_uuid_arg(fcinfo, 1, "grant_id");
 	mtr_idem_arg(fcinfo, 2, c.tenant, &c.idem);
 	if (PG_ARGISNULL(3))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -255,6 +225,6 @@ mtr_void_grant(PG_FUNCTION_ARGS)
 						errmsg("reason must not be empty")));
 	c.meta = reason_meta(reason);
 	mtr_idem_fingerprint(&c.idem, "void_grant", 0,
-						 psprintf("%s %s", uuid_string(&c.id), reason));
+						 psprintf("%s %s", mtr_uuid_string(&c.id), reason));
 	PG_RETURN_DATUM(do_once(&c, void_grant));
 }

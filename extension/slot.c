@@ -58,13 +58,14 @@ make_key(MtrTenantHashKey *key, int db, const char *tenant)
 
 /*
  * The mutex is held.  Grants that have started or ended in memory cannot be called
- * back.  When the clock has been set back before that, tables say something else.
+ * back.  When the clock has been set back before that, tables say something else.  That
+ * waits for the end of answers that are being sent: they keep the slot (is_kept).
  */
 static bool
 is_ahead_of_clock(const MtrTenant *t, TimestampTz now)
 {
 	return t->purse.judged_at > Max(now, t->last_posted) &&
-		   t->purse.judged_at > GetCurrentTimestamp();
+		   t->reservations == 0 && t->purse.judged_at > GetCurrentTimestamp();
 }
 
 /*

@@ -9,7 +9,6 @@
 #include "mortar.h"
 
 #include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -189,8 +188,7 @@ mtr_grants_stored(const char *tenant, const pg_uuid_t *except, int nexcept,
 	SPI_connect();
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = TimestampTzGetDatum(s->now);
-	args[2] = PointerGetDatum(
-		construct_array(ids, nexcept, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
+	args[2] = mtr_array(ids, nexcept, UUIDOID);
 	args[3] = UUIDPGetDatum(wanted != NULL ? wanted : &nobody);
 	mtr_exec(&stmt_stored, args, NULL, MTR_SNAP_OTHERS, 0);
 	if (SPI_processed > 0 &&

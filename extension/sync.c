@@ -8,7 +8,6 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -85,6 +84,20 @@ mtr_durability_named(const char *name, MtrDurability *durability)
 	return false;
 }
 
+MtrDurability
+mtr_durability_arg(FunctionCallInfo fcinfo, int argno)
+{
+	MtrDurability durability;
+
+	if (PG_ARGISNULL(argno) ||
+		!mtr_durability_named(text_to_cstring(PG_GETARG_TEXT_PP(argno)),
+							  &durability))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("durability must be 'buffered', 'group' or 'sync'")));
+	return durability;
+}
+
 /* ---- writing ---- */
 
 static void
@@ -133,12 +146,9 @@ part_args(MtrTenant *t, MtrParts *parts, int *first, int64 cost, Datum *args)
 		if (part->amount == 0)
 			(*first)++;
 	}
-	args[0] = PointerGetDatum(
-		construct_array(accounts, n, TEXTOID, -1, false, TYPALIGN_INT));
-	args[1] = PointerGetDatum(
-		construct_array(grants, n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
-	args[2] = PointerGetDatum(construct_array(
-		amounts, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	args[0] = mtr_array(accounts, n, TEXTOID);
+	args[1] = mtr_array(grants, n, UUIDOID);
+	args[2] = mtr_array(amounts, n, INT8OID);
 }
 
 /* args[9..11] say who has paid */

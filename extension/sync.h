@@ -62,6 +62,9 @@ extern const char *mtr_durability_name(MtrDurability durability);
 /* false: there is none of that name */
 extern bool mtr_durability_named(const char *name, MtrDurability *durability);
 
+/* a function's argument; raises 22023 for null and what is none */
+extern MtrDurability mtr_durability_arg(FunctionCallInfo fcinfo, int argno);
+
 /*
  * Writes what mtr_usage_charge has charged into mortar.usage_sync, and sees to it that
  * the transaction commits to disk: cost[i] for qty[i] of refs[i], which parts have paid

@@ -105,7 +105,8 @@ mtr_gate_wait(MtrTenant *t, MtrAgain *again)
 				 errmsg("grants of tenant \"%s\" cannot be loaded now",
 						t->tenant_id),
 				 errdetail("%d grants at a time are in memory, and running "
-						   "transactions use them.",
+						   "transactions, or answers that are being sent, use "
+						   "them.",
 						   MTR_PURSE_CELLS),
 				 errhint("Try again.")));
 	mtr_wake_flusher(&MtrShared->db[t->db]);

@@ -23,8 +23,8 @@
 
 #include "gate.h"
 #include "http.h"
-#include "expire.h"
 #include "life.h"
+#include "release.h"
 #include "slot.h"
 #include "stored.h"
 #include "spi.h"
@@ -99,12 +99,6 @@ static MtrStmt stmt_totals = {
 				 INT8ARRAYOID},
 };
 
-static Datum
-array_of(Datum *d, int n, Oid type, int len, bool byval, char align)
-{
-	return PointerGetDatum(construct_array(d, n, type, len, byval, align));
-}
-
 /* memory's part as six arrays, args[0..5] */
 static void
 arrays_of(const MtrUnflushed *u, int n, Datum *args)
@@ -123,13 +117,12 @@ arrays_of(const MtrUnflushed *u, int n, Datum *args)
 		col[4][i] = Int64GetDatum(u[i].qty);
 		col[5][i] = Int64GetDatum(u[i].cost_uc);
 	}
-	args[0] = array_of(col[0], n, TEXTOID, -1, false, TYPALIGN_INT);
-	args[1] = array_of(col[1], n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR);
-	args[2] = array_of(col[2], n, TEXTOID, -1, false, TYPALIGN_INT);
-	args[3] = array_of(col[3], n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL,
-					   TYPALIGN_DOUBLE);
-	args[4] = array_of(col[4], n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
-	args[5] = array_of(col[5], n, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE);
+	args[0] = mtr_array(col[0], n, TEXTOID);
+	args[1] = mtr_array(col[1], n, UUIDOID);
+	args[2] = mtr_array(col[2], n, TEXTOID);
+	args[3] = mtr_array(col[3], n, TIMESTAMPTZOID);
+	args[4] = mtr_array(col[4], n, INT8OID);
+	args[5] = mtr_array(col[5], n, INT8OID);
 }
 
 /*
@@ -297,21 +290,6 @@ mtr_usage(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-static MtrDurability
-durability_arg(FunctionCallInfo fcinfo, int argno)
-{
-	char         *name = text_to_cstring(PG_GETARG_TEXT_PP(argno));
-	MtrDurability durability;
-
-	if (!mtr_durability_named(name, &durability))
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("there is no durability \"%s\"", name),
-			 errhint("It is buffered, group or sync; null: the tenant's.")));
-	return durability;
-}
-
 /*
  * mortar.record_usage(tenant text, meter text, quantity int8,
  *					   durability text) returns void
@@ -332,7 +310,6 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 	MtrDurability durability = MTR_DURABLE_BUFFERED;
 	MtrTenant    *t;
 	MtrUsageRef   ref;
-	MtrShortfall  s;
 
 	mtr_require_preload();
 	mtr_check_admin("record_usage");
@@ -349,7 +326,7 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 						errmsg("quantity out of range")));
 	if (!PG_ARGISNULL(3))
-		durability = durability_arg(fcinfo, 3);
+		durability = mtr_durability_arg(fcinfo, 3);
 
 	t = mtr_tenant_pin(tenant);
 	mtr_require_active(t);
@@ -363,9 +340,6 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 				 errmsg("no usage slot is free"),
 				 errhint("The flusher may be behind, see mortar.flusher; or "
 						 "raise mortar.max_usage_slots.")));
-	mtr_release_before(t, 1);
-	while (!mtr_usage_charge(&ref, &qty, 1, durability, &s))
-		if (!mtr_release_expired(t, &s))
-			mtr_raise_short(&s);
+	mtr_usage_charge_all(&ref, &qty, 1, durability);
 	PG_RETURN_VOID();
 }

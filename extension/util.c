@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -95,6 +97,39 @@ mtr_tenant_arg(FunctionCallInfo fcinfo, int argno, char *buf)
 	Assert(len < MTR_TENANT_LEN);
 	memcpy(buf, p, len);
 	buf[len] = '\0';
+}
+
+pg_uuid_t
+mtr_uuid_arg(FunctionCallInfo fcinfo, int argno, const char *name)
+{
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("%s must not be null", name)));
+	return *PG_GETARG_UUID_P(argno);
+}
+
+char *
+mtr_uuid_string(const pg_uuid_t *id)
+{
+	return DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(id)));
+}
+
+Datum
+mtr_array(Datum *d, int n, Oid type)
+{
+	switch (type)
+	{
+		case TEXTOID:
+			return PointerGetDatum(
+				construct_array(d, n, type, -1, false, TYPALIGN_INT));
+		case UUIDOID:
+			return PointerGetDatum(
+				construct_array(d, n, type, UUID_LEN, false, TYPALIGN_CHAR));
+		default:
+			Assert(type == TIMESTAMPTZOID || type == INT8OID);
+			return PointerGetDatum(construct_array(
+				d, n, type, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	}
 }
 
 MtrMeter

@@ -398,7 +398,6 @@ mtr_xact_limit(MtrTenant *t, enum mtr_purse_mode mode, int64 overdraft_uc,
 	SpinLockAcquire(&t->mutex);
 	step = max_unflushed_uc - (t->max_unflushed_uc + pin->limit);
 	mode_step = (int) mode - (t->purse.mode + pin->mode);
-	durability_step = (int) durability - (t->durability + pin->durability);
 	floor_step = -overdraft_uc - (t->purse.floor + pin->floor);
 	durability_step = (int) durability - (t->durability + pin->durability);
 	SpinLockRelease(&t->mutex);

@@ -9,7 +9,7 @@
 
 #include "utils/builtins.h"
 
-#include "expire.h"
+#include "release.h"
 #include "reserve.h"
 #include "slot.h"
 

@@ -276,6 +276,14 @@ SELECT pg_temp.rows(mortar.charge('hol_soft', 100, 'c4'));
 SELECT mortar.record_usage('hol_soft', 'requests', 50);
 SELECT pg_temp.rows(mortar.charge('hol_soft', 6, 'c5'));
 SELECT available_uc, held_uc, debt_uc FROM mortar.balance('hol_soft');
+-- for usage, too, whose cost is more than what is left
+SELECT mortar.create_tenant('hol_use');
+SELECT mortar.set_limit('hol_use', 'soft');
+SELECT mortar.grant_credits('hol_use', 100, 'g') IS NOT NULL AS granted;
+SELECT mortar.hold('hol_use', 99, '1 millisecond', 'h') IS NOT NULL AS held;
+SELECT pg_sleep(0.01) IS NULL AS slept;
+SELECT mortar.record_usage('hol_use', 'requests', 40);
+SELECT available_uc, held_uc, debt_uc FROM mortar.slots WHERE tenant_id = 'hol_use';
 -- hard with an overdraft: at, below and above it
 SELECT mortar.create_tenant('hol_over');
 SELECT mortar.set_limit('hol_over', 'hard', 50);

@@ -10,6 +10,7 @@ use FindBin;
 use lib $FindBin::Bin;
 use Clock;
 use Mortar;
+use Reserve;
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
@@ -40,6 +41,11 @@ for my $tenant (qw(busy idle)) {
   $entry{$tenant} = super("SELECT mortar.charge('$tenant', 10, 'charge')");
   is(balance($tenant), '1220|70', "$tenant: 1300 that are in force, less 70 held and 10 charged");
 }
+
+Reserve::install($node);
+super("SELECT mortar.create_tenant('sending'); SELECT mortar.grant_credits('sending', 1000, 'for ever')");
+super("SELECT mortar.grant_credits('sending', 1000, 'tomorrow', effective_at => now() + interval '20 hours')");
+super("SELECT mortar.set_price('requests', 1, 1, tenant => 'sending')");
 
 # at each time: what is there, in memory that was loaded before, and loaded again
 sub is_right {
@@ -75,9 +81,16 @@ is(super("SELECT mortar.charge('busy', 1, 'a day ahead') IS NOT NULL"), 't', 'fo
 is(error("SELECT mortar.capture('idle', '$hold{idle}', 1, 'late')"), 'MT409', 'a hold that has ended cannot be captured');
 is_right('forward by a day', busy => '6199|40', idle => '6200|40');
 
+# an answer that is being sent keeps its tenant in memory, which is served all the same
+my $answer = super(Reserve::reserve_sql('sending', 'requests', 100));
+Clock::set(0);
+is(super(Reserve::settle_sql('sending', $answer, 40)), 't', 'right again, an answer that is being sent goes on');
+is(balance('sending'), '1900|0', '... its tenant is served');
+super(Reserve::release_sql('sending', $answer));
+is(balance('sending'), '960|0', '... and when it has ended, memory says what tables say: what was sent is paid, tomorrow is to come');
+
 # who has entries from the future stays there until the clock has caught up; who was
 # only looked at has lost nothing
-Clock::set(0);
 is_right('right again', busy => '6199|40', idle => '1220|70');
 is(super("SELECT mortar.capture('idle', '$hold{idle}', 30, 'in time') IS NOT NULL"), 't', 'and a hold that goes on can be captured');
 is(balance('idle'), '1220|40', '... of which 30 were held');
