@@ -67,14 +67,14 @@ BEGIN;
 SELECT mortar.record_usage('dur_b', 'requests', 2);
 -- not before the commit, like all usage
 SELECT quantity FROM mortar.usage('dur_b');
-SELECT current_setting('commit_delay') AS delay, current_setting('commit_siblings') AS siblings;
+SELECT current_setting('commit_delay') AS delay;
 SAVEPOINT one;
 SELECT mortar.record_usage('dur_b', 'requests', 10, 'sync');
 SELECT mortar.record_usage('dur_b', 'requests', 3, 'buffered');
 ROLLBACK TO one;
 SELECT mortar.record_usage('dur_b', 'requests', 1, 'sync');
 COMMIT;
-SELECT current_setting('commit_delay') AS delay, current_setting('commit_siblings') AS siblings;
+SELECT current_setting('commit_delay') AS delay;
 BEGIN;
 SELECT mortar.record_usage('dur_b', 'requests', 50, 'sync');
 ROLLBACK;

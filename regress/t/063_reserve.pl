@@ -237,6 +237,13 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   super('SELECT pg_sleep(0.01)');
   is(sqlstate($six), '', '... which is found then');
   is(state_of($t), '40 0 | 0 0 | 6 60', '... and the rest is back');
+
+  $t = tenant('own-cells', 10);
+  admin("SELECT mortar.grant_credits('$t', 10, 'g' || g) FROM generate_series(1, 4) g");
+  my $charge = admin("SELECT mortar.charge('$t', 45, 'c')");
+  is(sqlstate("BEGIN; SELECT mortar.reverse('$t', '$charge', 'r', 45); " . reserve_sql($t, 'requests', 5)),
+    '53400', 'five grants may not, either, with what comes back to them');
+  is(state_of($t), '5 0 | 0 0 | -', '... which then has not come');
 }
 
 # ---- ids ----
@@ -417,6 +424,7 @@ $node->restart;
   isnt($id, undef, 'who finds no place free has those that expired, of whichever tenant');
   release('expiry-4', $id) if defined $id;
   $id = reserve($t, 'requests', 10);
+  admin("SELECT mortar.balance('$t')"); # who has looked knows when to look again
   is(settle($t, $id, 0, 1), 't', 'what was to live for an hour has a millisecond left');
   super('SELECT pg_sleep(0.01)');
   is(sqlstate("SELECT mortar.charge('$t', 100, 'k')"), '', '... and is found then');
