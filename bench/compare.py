@@ -303,7 +303,7 @@ def report(runner):
     say("%-18s %26s %26s %9s %7s %7s %6s" % (
         "target", "req/s", "server CPU us/request", "PostgreSQL", "front", "client", "body"))
     say("%-18s %26s %26s%s" % ("", "median (quartiles)", "median (quartiles)",
-                               "%45s" % "WAL syncs/request" if runner.syncs else ""))
+                               "%43s" % "WAL syncs/request" if runner.syncs else ""))
     for row in summary_rows(runner):
         cpu = row["server_cpu_us"]
         say("%-18s %26s %26s %9s %7s %7.1f %6d%s" % (
