@@ -55,6 +55,7 @@ class Scenario:
     insert: bool = False  # POST a row instead
     sessions: str = "keep-alive connections"
     more: list = dataclasses.field(default_factory=list)  # figures to save, too
+    syncs: bool = False  # count how often the WAL is synced
 
 
 # about 100 bytes, as a small record of an application
@@ -72,16 +73,18 @@ SCENARIOS = {
         [Ratio("mortar:buffered", "mortar:off", "server_cpu_us", most=1.03, aim=1.01)]),
     "durability": Scenario(
         "GET db/tables, {size} rows, metering that a crash loses, or not",
-        ["mortar:off", "mortar:buffered", "mortar:sync", "mortar-20:group",
+        ["mortar:off", "mortar:buffered", "mortar:group", "mortar:sync", "mortar-20:group",
          "mortar-20:sync", "seed-go-noop", "seed-go", "seed-go-sync"],
         [Ratio("mortar:off", "seed-go-noop", "req_per_s"),
          Ratio("mortar:buffered", "seed-go", "req_per_s"),
          Ratio("mortar:sync", "seed-go-sync", "req_per_s"),
+         Ratio("mortar-20:sync", "mortar:sync", "req_per_s"),
+         Ratio("mortar-20:group", "mortar-20:sync", "req_per_s"),
          Ratio("mortar-20:group", "seed-go-sync", "req_per_s"),
          Ratio("mortar-20:sync", "seed-go-sync", "req_per_s"),
          Ratio("mortar-20:sync", "seed-go-sync", "server_cpu_us"),
          Ratio("mortar-20:group", "mortar:off", "server_cpu_us"),
-         Ratio("mortar-20:sync", "mortar:off", "server_cpu_us")]),
+         Ratio("mortar-20:sync", "mortar:off", "server_cpu_us")], syncs=True),
     "list-metering-seed": Scenario(
         "GET db/tables, {size} rows, the seed's metering",
         ["seed-go-noop", "seed-go", "seed-go-sync"],
@@ -137,6 +140,7 @@ class Runner:
         switched = any(t.setting for t in self.targets)
         self.mode = database.EgressMode() if switched else None
         self.runs = []
+        self.syncs = {}  # of a request, by the target's name
         self._require_rls()
         if not self.targets:
             raise BenchError("none of this scenario's targets is running: "
@@ -235,6 +239,20 @@ class Runner:
     def _order(self, number):
         return self.targets
 
+    def count_syncs(self):
+        """One more run of each target, from when all sessions have reported what
+        they did before until they have reported it."""
+        time.sleep(database.STATS_S)
+        for target in self.targets:
+            self._prepare(target)
+            before = database.wal_syncs()
+            r = target.measure(self.postmaster, self.options.connections,
+                               self.options.duration)
+            time.sleep(database.STATS_S)
+            self.syncs[target.name] = (database.wal_syncs() - before) / r["requests"]
+            say("  counted  %-18s %8.3f syncs of the WAL per request"
+                % (target.name, self.syncs[target.name]))
+
     def run(self):
         self.warm_up()
         least = max(self.options.rounds, ROUNDS)
@@ -243,6 +261,8 @@ class Runner:
             for target in self._order(number):
                 if number <= least or target.name in near:
                     self._run(number, target)
+        if self.scenario.syncs:
+            self.count_syncs()
 
 
 def verdict(ratio, q1, median, q3):
@@ -282,17 +302,19 @@ def report(runner):
     say()
     say("%-18s %26s %26s %9s %7s %7s %6s" % (
         "target", "req/s", "server CPU us/request", "PostgreSQL", "front", "client", "body"))
-    say("%-18s %26s %26s" % ("", "median (quartiles)", "median (quartiles)"))
+    say("%-18s %26s %26s%s" % ("", "median (quartiles)", "median (quartiles)",
+                               "%43s" % "WAL syncs/request" if runner.syncs else ""))
     for row in summary_rows(runner):
         cpu = row["server_cpu_us"]
-        say("%-18s %26s %26s %9s %7s %7.1f %6d" % (
+        say("%-18s %26s %26s %9s %7s %7.1f %6d%s" % (
             row["name"], "%.0f (%.0f-%.0f)" % (row["req_per_s"], row["req_per_s_q1"],
                                               row["req_per_s_q3"]),
             "%.1f (%.1f-%.1f)" % (cpu, row["server_cpu_us_q1"], row["server_cpu_us_q3"])
             if cpu else "not on this machine",
             "%.1f" % row["pg_cpu_us"] if cpu else "-",
             "%.1f" % row["front_cpu_us"] if cpu else "-",
-            row["load_cpu_us"], row["body_bytes"]))
+            row["load_cpu_us"], row["body_bytes"],
+            "%10.3f" % row["wal_syncs"] if runner.syncs else ""))
     if runner.ratios():
         say()
         say("%-54s %22s %8s %6s" % ("ratio", "median (quartiles)", "bar", "aim"))
@@ -326,6 +348,8 @@ def summary_rows(runner):
                        *runner.scenario.more]:
             values = [r[figure] for r in runs]
             row[figure] = None if None in values else statistics.median(values)
+        if runner.syncs:
+            row["wal_syncs"] = runner.syncs[target.name]
         rows.append(row)
     return rows
 

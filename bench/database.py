@@ -11,6 +11,7 @@ from load import BenchError
 SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes",
             "shared_buffers", "max_wal_size", "jit")
 MODE = "mortar.egress_mode"
+STATS_S = 11  # an idle session reports what it did within 10 s
 
 
 def psql(script, **variables):
@@ -63,6 +64,11 @@ def postmaster():
     if not match or procs.name(int(match.group(1))) != "postgres":
         return None
     return int(match.group(1))
+
+
+def wal_syncs():
+    """How often the WAL was synced, by sessions that have reported (STATS_S)."""
+    return int(psql("SELECT wal_sync FROM pg_stat_wal;"))
 
 
 class EgressMode:

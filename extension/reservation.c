@@ -116,8 +116,8 @@ mtr_reservation_fill(const MtrUsageRef *ref, int32 index, int64 qty,
 		MtrCounter *c = &t->counter[e->counter];
 
 		c->priced += qty;
+		/* which keeps the counter in memory: it is not flushed (counter.c) */
 		c->reserved += qty;
-		c->refs++;
 	}
 }
 
@@ -147,7 +147,6 @@ unprice(MtrTenant *t, MtrReservation *e, int64 qty)
 		worth = 0;
 	c->priced -= qty;
 	c->reserved -= qty;
-	c->refs--;
 	return worth;
 }
 

@@ -167,7 +167,7 @@ typedef struct MtrCounter
 	pg_uuid_t price_id; /* all zero: this counter is free */
 	int16     meter;
 	bool      used; /* since somebody last looked for a place */
-	int32     refs; /* transactions and reservations that hold this counter */
+	int32     refs; /* transactions that hold this counter */
 	int64     num_uc;
 	int64     per_units;
 	int64     priced;

@@ -14,7 +14,7 @@ PREPARE TRANSACTION 'mortar_no_flush';
 SET client_min_messages = warning;
 SELECT mortar.set_price('requests', 1, 2) IS NOT NULL AS priced;
 SELECT mortar.set_price('egress_bytes', 0, 1) IS NOT NULL AS free;
-SELECT count(mortar.create_tenant('dur_' || t)) FROM unnest('{a,b,c,d,e,f,g}'::text[]) t;
+SELECT count(mortar.create_tenant('dur_' || t)) FROM unnest('{a,b,c,d,e,f,g,h}'::text[]) t;
 SELECT mortar.grant_credits('dur_a', 4, 'g1', priority => 1) IS NOT NULL AS granted;
 SELECT mortar.grant_credits('dur_a', 1000, 'g2', priority => 2) IS NOT NULL AS granted;
 \set queue 'SELECT meter, qty, cost_uc, from_accounts, amounts_uc FROM mortar.usage_sync WHERE tenant_id = '
@@ -67,14 +67,14 @@ BEGIN;
 SELECT mortar.record_usage('dur_b', 'requests', 2);
 -- not before the commit, like all usage
 SELECT quantity FROM mortar.usage('dur_b');
-SELECT current_setting('commit_delay') AS delay, current_setting('commit_siblings') AS siblings;
+SELECT current_setting('commit_delay') AS delay;
 SAVEPOINT one;
 SELECT mortar.record_usage('dur_b', 'requests', 10, 'sync');
 SELECT mortar.record_usage('dur_b', 'requests', 3, 'buffered');
 ROLLBACK TO one;
 SELECT mortar.record_usage('dur_b', 'requests', 1, 'sync');
 COMMIT;
-SELECT current_setting('commit_delay') AS delay, current_setting('commit_siblings') AS siblings;
+SELECT current_setting('commit_delay') AS delay;
 BEGIN;
 SELECT mortar.record_usage('dur_b', 'requests', 50, 'sync');
 ROLLBACK;
@@ -117,6 +117,34 @@ SELECT mortar.record_usage('dur_d', 'requests', 2, 'buffered');
 SELECT mortar.record_usage('dur_d', 'requests', 2, 'buffered');
 :state 'dur_d';
 SELECT unflushed_uc, max_unflushed_uc FROM mortar.loss_bound WHERE tenant_id = 'dur_d';
+
+-- ---- what is undone beside durable usage leaves not a micro-credit unflushed ----
+-- whatever the order, so that the bound stays exact; a price of 1 for 2 rounds
+SELECT mortar.grant_credits('dur_h', 1000, 'g') IS NOT NULL AS granted;
+SELECT mortar.set_limit('dur_h', max_unflushed_uc => 10);
+CREATE FUNCTION pg_temp.undone(one text, other text) RETURNS void LANGUAGE plpgsql AS $$BEGIN
+    FOR i IN 1 .. 20 LOOP
+        BEGIN
+            PERFORM mortar.record_usage('dur_h', 'requests', 1, d) FROM unnest(ARRAY[one, other, one]) d;
+            RAISE 'undo' USING ERRCODE = 'ZZ000';
+        EXCEPTION WHEN SQLSTATE 'ZZ000' THEN NULL;
+        END;
+    END LOOP;
+END$$;
+SELECT mortar.record_usage('dur_h', 'requests', 2);
+BEGIN;
+SELECT pg_temp.undone('buffered', 'sync');
+SELECT mortar.record_usage('dur_h', 'requests', 18);
+SELECT mortar.record_usage('dur_h', 'requests', 2);
+ROLLBACK;
+BEGIN;
+SELECT pg_temp.undone('sync', 'buffered');
+SELECT mortar.record_usage('dur_h', 'requests', 18);
+ROLLBACK;
+:state 'dur_h';
+SELECT mortar.record_usage('dur_h', 'requests', 18);
+SELECT mortar.record_usage('dur_h', 'requests', 2);
+:state 'dur_h';
 
 -- ---- what a transaction gets back itself pays, too ----
 SELECT mortar.grant_credits('dur_e', 5, 'g') IS NOT NULL AS granted;
@@ -191,6 +219,7 @@ SELECT tenant_id, from_account, sum(burned_uc) AS uc FROM mortar.burn_marks WHER
 :state 'dur_e';
 :state 'dur_f';
 :state 'dur_g';
+:state 'dur_h';
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
 
 -- ---- rows that somebody takes away by hand are usage no more, and it is given back ----
@@ -219,7 +248,7 @@ SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok AND check_nam
 DELETE FROM mortar.usage_sync;
 ROLLBACK PREPARED 'mortar_no_flush';
 CALL pg_temp.flushed();
-SELECT t, (mortar.balance('dur_' || t)).available_uc FROM unnest('{a,b,c,d,e,f,g}'::text[]) t;
+SELECT t, (mortar.balance('dur_' || t)).available_uc FROM unnest('{a,b,c,d,e,f,g,h}'::text[]) t;
 :state 'dur_a';
 SELECT check_name, detail FROM mortar.verify_ledger() WHERE NOT ok;
 -- nor does it stop the flusher, if it comes to that

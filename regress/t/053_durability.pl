@@ -3,8 +3,8 @@
 #   acknowledged, whatever synchronous_commit says; it is exact beside buffered
 #   usage, aborts and flushes; it is seen once, and all the time, while the flusher
 #   moves it to the journal; without a flusher it is seen and paid all the same; a
-#   dump has what waits, and a standby shows it.  023_crash_matrix.pl has the crashes
-#   under load.
+#   dump has what waits, and a standby shows it; it goes with the extension and with
+#   its database.  023_crash_matrix.pl has the crashes under load.
 
 use strict;
 use warnings;
@@ -151,6 +151,26 @@ until_true("SELECT bool_and(unflushed_uc = 0) FROM mortar.cells WHERE tenant_id 
 is(admin("SELECT remaining_uc FROM mortar.grants WHERE tenant_id = 'mixed' ORDER BY priority"), "0\n" . ($granted - $cost), '... the grants in their order');
 ledger_is_right('the ledger agrees');
 
+# ---- an undo is worth what durable usage of others has made of it since; the bound stays exact ----
+{
+  lock_journal();
+  admin("SELECT mortar.create_tenant('undo'), mortar.grant_credits('undo', 100, 'g'), mortar.set_price('requests', 1, 2, tenant => 'undo')");
+  admin("SELECT mortar.set_limit('undo', max_unflushed_uc => 10)");
+  my $use = sub { return "SELECT mortar.record_usage('undo', 'requests', $_[0], '" . ($_[1] // 'buffered') . "')"; };
+  admin($use->(2));
+  my $session = Session->new($node, user => 'mortar_test_admin');
+  $session->run('BEGIN; ' . $use->(1));
+  admin($use->(1, 'sync'));
+  $session->run('ROLLBACK');
+  $session->end;
+  admin($use->(18));
+  is(admin("SELECT unflushed_uc FROM mortar.balance('undo')"), 10, 'after an undo the bound is reached');
+  my (undef, undef, $stderr) = $node->psql($Mortar::database, "\\set VERBOSITY sqlstate\n" . $use->(2), extra_params => [ '-U', 'mortar_test_admin' ]);
+  like($stderr, qr/53400/, '... and not a micro-credit later');
+  unlock_journal();
+  drained('... until all of it is moved');
+}
+
 # ---- seen all the time, each unit once ----
 tenant('crowd');
 my $writer = $node->basedir . '/writer.sql';
@@ -267,6 +287,41 @@ is(account('waits', $node, database => 'restored'), $before, '... where usage an
 ok($node->poll_query_until('restored', 'SELECT NOT EXISTS (SELECT FROM mortar.usage_sync)'), '... until its own flusher moves it');
 is(account('waits', $node, database => 'restored'), $before, '... and after that');
 ledger_is_right('its ledger agrees', $node, 'restored');
+# ---- DROP EXTENSION and DROP DATABASE take what waits with them ----
+my $sync = "SELECT mortar.record_usage('acme', 'requests', 3, 'sync')";
+my $fill = "SELECT mortar.create_tenant('acme'), mortar.set_price('requests', 10, 1); SELECT mortar.grant_credits('acme', 1000, 'g')";
+sub on { return $node->safe_psql('dropped', "SET client_min_messages = error; $_[0]"); }
+
+# rows that wait, in the table and as memory knows; credits; usage and its cost
+sub state_of_dropped {
+  return on("SELECT (SELECT count(*) FROM mortar.usage_sync) || ' ' || (SELECT sum(queued) FROM mortar.slots) || ' ' || available_uc || ' '"
+    . " || coalesce((SELECT quantity || ' ' || cost_uc FROM mortar.usage('acme')), '-') FROM mortar.balance('acme')");
+}
+my %drop = (
+  'DROP DATABASE' => sub { super($_) for 'DROP DATABASE dropped', 'CREATE DATABASE dropped'; on('CREATE EXTENSION mortar'); },
+  'DROP EXTENSION' => sub { on('DROP EXTENSION mortar'); on('CREATE EXTENSION mortar'); },
+  'DROP EXTENSION and CREATE at once' => sub { on('BEGIN; DROP EXTENSION mortar; CREATE EXTENSION mortar; COMMIT'); },
+);
+for my $way (sort keys %drop) {
+  super('CREATE DATABASE dropped');
+  on("CREATE EXTENSION mortar; $fill");
+  on('ALTER TABLE mortar.usage_journal ADD CONSTRAINT broken CHECK (false) NOT VALID');
+  on("$sync; $sync");
+  is(state_of_dropped(), '2 2 940 6 60', "before $way rows wait for a flusher that fails");
+  on('BEGIN; DROP EXTENSION mortar; ROLLBACK');
+  on("BEGIN; $sync; SAVEPOINT s; DROP EXTENSION mortar; ROLLBACK TO s; COMMIT");
+  is(state_of_dropped(), '3 3 910 9 90', '... one that is rolled back takes none');
+  $drop{$way}->();
+  on($fill);
+  is(state_of_dropped(), '0 0 1000 -', "$way: a tenant of the same name has none of them");
+  on($sync);
+  ok($node->poll_query_until('dropped', 'SELECT NOT EXISTS (SELECT FROM mortar.usage_sync) AND NOT EXISTS (SELECT FROM mortar.slots WHERE queued <> 0)'),
+    '... those that come now are moved');
+  is(state_of_dropped(), '0 0 970 3 30', '... and are all that it has');
+  ledger_is_right('... its ledger agrees', $node, 'dropped');
+  super('DROP DATABASE dropped');
+}
+
 is($gateway->stop, 0, 'the gateway has lived through all of it');
 $node->stop;
 

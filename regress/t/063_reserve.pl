@@ -237,6 +237,13 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   super('SELECT pg_sleep(0.01)');
   is(sqlstate($six), '', '... which is found then');
   is(state_of($t), '40 0 | 0 0 | 6 60', '... and the rest is back');
+
+  $t = tenant('own-cells', 10);
+  admin("SELECT mortar.grant_credits('$t', 10, 'g' || g) FROM generate_series(1, 4) g");
+  my $charge = admin("SELECT mortar.charge('$t', 45, 'c')");
+  is(sqlstate("BEGIN; SELECT mortar.reverse('$t', '$charge', 'r', 45); " . reserve_sql($t, 'requests', 5)),
+    '53400', 'five grants may not, either, with what comes back to them');
+  is(state_of($t), '5 0 | 0 0 | -', '... which then has not come');
 }
 
 # ---- ids ----
@@ -309,6 +316,25 @@ admin(q{SELECT mortar.set_price('requests', 10, 1); SELECT mortar.set_price('egr
   pass('nor after DROP DATABASE');
   super('SELECT pg_sleep(0.01)');
   is(state_of($t), '800 0 | 0 0 | 20 200', 'who looks finds them expired');
+}
+
+# ---- while nobody can flush: only what was sent is unflushed ----
+{
+  super("BEGIN; LOCK TABLE mortar.usage_journal IN EXCLUSIVE MODE; PREPARE TRANSACTION 'lock'");
+  my $t = tenant('sent', 2000, 'max_unflushed_uc => 500');
+  my $record = sub { return sqlstate("SELECT mortar.record_usage('$t', 'requests', $_[0])"); };
+  my $id = reserve($t, 'requests', 40);
+  is($record->(5) . settle($t, $id, 10), 't', 'a call and a piece, of 150');
+  is($record->(35), '', '... leave just as much as the bound is above that');
+  is($record->(1), '53400', '... and no more');
+  release($t, $id);
+  is(admin("SELECT unflushed_uc FROM mortar.balance('$t')"), '500', '... what is given back never counted');
+  $t = tenant('dear', 1000, 'max_unflushed_uc => 100');
+  $id = reserve($t, 'requests', 40);
+  is($record->(20), '', 'a call dearer than the bound does not wait for what is only reserved');
+  release($t, $id);
+  super("ROLLBACK PREPARED 'lock'");
+  flushed();
 }
 
 # ---- a clean stop ----
@@ -388,6 +414,27 @@ $node->restart;
   super('SELECT pg_sleep(0.3)');
   admin("SELECT mortar.charge('$t', 200, 'k')");
   pass('two expire one after the other, and both are found');
+
+  # one is left; nobody has looked at the others when it is wanted
+  $t = tenant('expiry-3', 100);
+  reserve($t, 'requests', 1, 1) for 1 .. 7;
+  super('SELECT pg_sleep(0.01)');
+  tenant('expiry-4', 10);
+  $id = eval { reserve('expiry-4', 'requests', 1) };
+  isnt($id, undef, 'who finds no place free has those that expired, of whichever tenant');
+  release('expiry-4', $id) if defined $id;
+  $id = reserve($t, 'requests', 10);
+  admin("SELECT mortar.balance('$t')"); # who has looked knows when to look again
+  is(settle($t, $id, 0, 1), 't', 'what was to live for an hour has a millisecond left');
+  super('SELECT pg_sleep(0.01)');
+  is(sqlstate("SELECT mortar.charge('$t', 100, 'k')"), '', '... and is found then');
+  $t = tenant('expiry-5', 10);
+  admin("SELECT mortar.grant_credits('$t', 10, 'g' || g) FROM generate_series(1, 4) g");
+  reserve($t, 'requests', 4, 1);
+  super('SELECT pg_sleep(0.01)');
+  $id = eval { reserve($t, 'requests', 1) };
+  isnt($id, undef, 'who needs a fifth grant has it when four were of one that expired');
+  release($t, $id) if defined $id;
   $t = 'expiry';
 
   # what was sent is unflushed, and only that
