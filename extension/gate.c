@@ -347,13 +347,15 @@ mtr_give(MtrTenant *t, const struct mtr_grant *grant)
 		mtr_xact_grant(t, cell >= 0 ? cell : mtr_loose_add(&l));
 }
 
-/* the mutex is held */
+/* the mutex is held; one that has ended is found for a refund only */
 static int
-find_grant(MtrTenant *t, MtrPinned *pin, const pg_uuid_t *grant_id, bool *ended)
+find_grant(MtrTenant *t, MtrPinned *pin, const pg_uuid_t *grant_id,
+		   bool is_refund, bool *ended)
 {
 	int cell = mtr_purse_find(&t->purse, grant_id->data);
 
-	*ended = cell >= 0 && t->purse.cell[cell].state == MTR_CELL_ENDED;
+	*ended =
+		cell >= 0 && !is_refund && t->purse.cell[cell].state == MTR_CELL_ENDED;
 	if (cell >= 0 && !*ended)
 		mtr_ref_cell(t, pin, cell);
 	return *ended ? -1 : cell;
@@ -384,7 +386,7 @@ cell_of_grant(MtrTenant *t, const pg_uuid_t *grant_id, MtrLoose *loose,
 
 		SpinLockAcquire(&t->mutex);
 		mtr_purse_advance(&t->purse, Max(now, t->last_posted));
-		cell = find_grant(t, pin, grant_id, &ended);
+		cell = find_grant(t, pin, grant_id, loose != NULL, &ended);
 		SpinLockRelease(&t->mutex);
 		if (cell >= 0 || ended)
 			return cell;
@@ -411,13 +413,38 @@ mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 	return cell_of_grant(t, grant_id, NULL, NULL);
 }
 
+/*
+ * It has ended, and had no cell when that was looked up: one that it has got since, or
+ * -1, and then it gets none before this transaction ends.
+ */
+static int
+cell_of_ended(MtrTenant *t, const pg_uuid_t *grant_id)
+{
+	MtrPinned *pin = mtr_xact_pinned(t);
+	int        cell;
+
+	SpinLockAcquire(&t->mutex);
+	cell = mtr_purse_find(&t->purse, grant_id->data);
+	if (cell >= 0)
+		mtr_ref_cell(t, pin, cell);
+	else if (!pin->refund_gone)
+	{
+		t->gone++;
+		pin->refund_gone = true;
+	}
+	SpinLockRelease(&t->mutex);
+	return cell;
+}
+
 int
 mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id)
 {
 	MtrLoose loose = {.tenant = t};
+	int      cell;
 
 	mtr_loose_reserve(1);
-	return cell_of_grant(t, grant_id, &loose, NULL);
+	cell = cell_of_grant(t, grant_id, &loose, NULL);
+	return cell == -1 ? cell_of_ended(t, grant_id) : cell;
 }
 
 bool

@@ -137,7 +137,10 @@ extern void mtr_give(MtrTenant *t, const struct mtr_grant *grant);
  */
 extern int mtr_grant_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
-/* the same for mtr_refund(), which does not need one: a loose grant, if so */
+/*
+ * The same for mtr_refund(), which does not need one: a loose grant, if so.  Also the cell
+ * of one that has ended, if it has one: tables may show it uneven by what comes back.
+ */
 extern int mtr_refund_cell(MtrTenant *t, const pg_uuid_t *grant_id);
 
 /* would that have its answer at once, now and later in this transaction? */
@@ -154,7 +157,7 @@ mtr_take_grant(MtrTenant *t, int cell, int64 most, struct mtr_part *part);
 
 /*
  * At commit, amount goes to a cell: of a grant as above, MTR_PURSE_DEBT or
- * MTR_PURSE_ISSUED; -1: to a grant that has ended, so it is gone.	The transaction
+ * MTR_PURSE_ISSUED; -1: to one that has ended and has no cell.	The transaction
  * itself may spend it at once.	 Raises 22003 when the balance could pass the limit.
  */
 extern void mtr_refund(MtrTenant *t, int cell, int64 amount);

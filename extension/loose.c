@@ -99,6 +99,9 @@ mtr_loose_refund(MtrTenant *t, TimestampTz now, int cell, int64 amount)
 	back.remaining = amount;
 	mtr_purse_return(&t->purse, now, &back);
 	mtr_purse_settle(&t->purse, now, 0);
+	/* it has ended meanwhile, and may be uneven by this */
+	if (back.expires_at <= t->purse.now)
+		t->purse.reload_wanted = true;
 	t->grants_version++;
 	t->refilled_at = 0;
 }

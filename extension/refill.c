@@ -15,6 +15,11 @@
  * so nobody else reads them meanwhile.	 Such a transaction itself does: it does not see
  * what it has granted, and knows what it has spent.
  *
+ * A grant that has ended is read only when it is uneven.  What comes back to one without
+ * a cell no cell learns of, and tables show it a moment before memory knows; so while a
+ * transaction gives back to such (gone), none that has ended gets a cell.	When it has
+ * ended, they are read again.
+ *
  * One reader per tenant, by the lock of the slot's loader.
  */
 #include "mortar.h"
@@ -57,14 +62,17 @@ mtr_refill_wanted(MtrTenant *t, TimestampTz now)
 /* a cell for a grant that burns before others; the mutex is held */
 static int
 place(struct mtr_purse *p, TimestampTz now, const struct mtr_grant *g,
-	  bool *demoted)
+	  MtrQueue *q)
 {
-	int cell = mtr_purse_add(p, now, g, false);
+	int cell;
 
+	if (q->skip_ended && g->expires_at <= p->now)
+		return -1;
+	cell = mtr_purse_add(p, now, g, false);
 	/* one that starts later does not drive out one that is in force */
 	if (cell < 0 && g->effective_at <= now && mtr_purse_demote(p, now, g) >= 0)
 	{
-		*demoted = true;
+		q->demoted = true;
 		cell = mtr_purse_add(p, now, g, false);
 	}
 	if (cell < 0)
@@ -78,7 +86,7 @@ place_range(struct mtr_purse *p, TimestampTz now, MtrQueue *q, int from,
 {
 	for (int i = from; i < upto; i++)
 		if (i != q->skip)
-			(void) place(p, now, &q->stored->grants[i], &q->demoted);
+			(void) place(p, now, &q->stored->grants[i], q);
 }
 
 /* the mutex is held; as if each of them were placed */
@@ -257,11 +265,13 @@ apply(MtrTenant *t, Before *b, MtrStored *s, const pg_uuid_t *wanted, int *cell,
 	t->grants_version++;
 	t->refilled_at = now;
 	mtr_purse_forget_behind(p, now);
-	if (first >= 0)
+	queue.skip_ended = t->gone > 0;
+	if (first >= 0 &&
+		!(queue.skip_ended && s->grants[first].expires_at <= p->now))
 		*cell = place_wanted(t, now, &s->grants[first]);
 	place_queue(p, now, &queue);
 	if (first >= 0 && *cell < 0)
-		(void) place(p, now, &s->grants[first], &queue.demoted);
+		(void) place(p, now, &s->grants[first], &queue);
 	mtr_purse_settle(p, now, 0);
 	if (!mtr_purse_is_clean(p))
 		wake = mtr_tenant_mark_dirty(t);

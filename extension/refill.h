@@ -20,8 +20,9 @@ typedef struct MtrQueue
 	int               later;
 	int               later_tail;
 	bool              demoted; /* one has lost its cell for another */
-	TimestampTz       event;   /* when the first of all starts or ends */
-	struct mtr_behind behind;  /* sums of the others */
+	bool              skip_ended;
+	TimestampTz       event;  /* when the first of all starts or ends */
+	struct mtr_behind behind; /* sums of the others */
 } MtrQueue;
 
 extern void mtr_queue_grants(MtrQueue *q, const MtrStored *s, int skip);

@@ -205,10 +205,11 @@ typedef struct pg_attribute_aligned(64) MtrTenant
 	 * transaction in progress gives one for which there was no cell; and what was
 	 * read is void when grants have come, or lost their cells, since.
 	 */
-	int32       giving;         /* such transactions */
-	int64       giving_uc;      /* and such grants of theirs */
-	uint32      grants_version; /* moves whenever that happens */
-	TimestampTz refilled_at;    /* when they were read last */
+	int32  giving;    /* such transactions */
+	int64  giving_uc; /* and such grants of theirs */
+	int32  gone; /* transactions that give back to ended ones, see refill.c */
+	uint32 grants_version;   /* moves whenever that happens */
+	TimestampTz refilled_at; /* when they were read last */
 
 	uint8 durability; /* MtrDurability, of calls that do not ask for one */
 	int64 queued;     /* committed rows of mortar.usage_sync */

@@ -419,6 +419,7 @@ mtr_tenant_insert_locked(int db, const char *tenant, MtrTenantState state)
 	t->durability = MTR_DURABLE_BUFFERED;
 	t->giving = 0;
 	t->giving_uc = 0;
+	t->gone = 0;
 	t->refilled_at = 0;
 	t->max_unflushed_uc = MTR_DEFAULT_MAX_UNFLUSHED_UC;
 	t->last_posted = 0;

@@ -58,8 +58,9 @@ commit_refunds(MtrTenant *t, const MtrPinned *pin, TimestampTz now)
 		t->next_hold_expiry = Min(t->next_hold_expiry, pin->hold_expires);
 		t->holds_version++;
 	}
+	/* what others are reading may be from before it came back */
 	if (pin->refund_gone)
-		t->purse.reload_wanted = true;
+		t->grants_version++;
 	if (!pin->refunds)
 		return;
 	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
@@ -97,6 +98,11 @@ release(MtrTenant *t, const MtrPinned *pin)
 	for (int i = 0; pin->cells != 0 && i < MTR_PURSE_SOURCES; i++)
 		if (pin->cells & (1u << i))
 			t->purse.cell[i].refs--;
+	if (pin->refund_gone)
+	{
+		t->gone--;
+		t->purse.reload_wanted = true;
+	}
 	t->pins--;
 }
 

@@ -42,7 +42,7 @@ struct MtrPinned
 	int64       back;       /* of undone parts, less what they are worth now */
 	int64       refund[MTR_PURSE_SOURCES]; /* comes back at commit, per cell */
 	bool        refunds;      /* some did, or were spent meanwhile */
-	bool        refund_gone;  /* also to a grant that has no cell */
+	bool        refund_gone;  /* also to ended grants without a cell */
 	int64       unhold;       /* taken from MtrTenant.held at commit */
 	int64       releasing_uc; /* of that, as in MtrTenant.releasing_uc */
 	TimestampTz hold_expires; /* of new holds the first to expire; DT_NOEND */

@@ -255,9 +255,8 @@ mtr_xact_refund(MtrTenant *t, const struct mtr_part *part)
 	add_record(pin, MTR_RECORD_REFUND, NULL, part->cell)->amount +=
 		part->amount;
 	note_burned(pin, part->cell);
-	if (part->cell < 0)
-		pin->refund_gone = true;
-	else
+	Assert(part->cell >= 0 || pin->refund_gone);
+	if (part->cell >= 0)
 	{
 		pin->refund[part->cell] += part->amount;
 		pin->refunds = true;

@@ -303,19 +303,36 @@ act_void(struct tx *tx)
 		note(tx, VOID, g, cell, x);
 }
 
+/*
+ * One of a grant that has ended, has no cell, and has got back something else: together
+ * it would be more than was spent of it.  NULL: there is none.
+ */
+static struct charge *
+draw_excess(void)
+{
+	for (int i = 0; i < CHARGES; i++)
+	{
+		int of = w.charge[i].of;
+
+		if (w.charge[i].amount > 0 && of < GRANTS && w.t.burned[of] < 0 &&
+			m.g[of].where == NOWHERE && w.t.row[of].g.expires_at <= w.clock)
+			return &w.charge[i];
+	}
+	return NULL;
+}
+
 /* gives back a charge that is committed; memory learns it at commit */
 static void
-act_refund(struct tx *tx)
+act_refund(struct tx *tx, struct charge *c)
 {
-	struct charge *c = &w.charge[sim_below(CHARGES)];
-	int64_t        x;
-	int            cell;
+	int64_t x;
+	int     cell;
 
 	if (c->amount == 0 || tx->n == RECORDS)
 		return;
 	mtr_purse_advance(&w.purse, w.clock);
 	m_advance(w.clock);
-	x = 1 + sim_below(c->amount);
+	x = sim_percent(30) ? c->amount : 1 + sim_below(c->amount);
 	cell = draw_known(tx, c->of);
 	if (w.refill.tx == tx || !mtr_purse_fits(&w.purse, x + w.incoming) ||
 		(cell < 0 && w.t.row[c->of].g.expires_at > w.purse.now))
@@ -323,6 +340,11 @@ act_refund(struct tx *tx)
 	sim_trace("refund %ld to %d", (long) x, c->of);
 	c->amount -= x;
 	w.incoming += x;
+	if (cell < 0 && !tx->gone)
+	{
+		tx->gone = true;
+		w.gone++;
+	}
 	note(tx, REFUND, c->of, cell, x);
 }
 
@@ -345,8 +367,11 @@ tx_act(struct tx *tx)
 {
 	int what =
 		(int) sim_below(100 + w.mood.grant + w.mood.refund + w.mood.reserve);
+	struct charge *excess = draw_excess();
 
-	if (what < 60)
+	if (excess != NULL && sim_percent(20))
+		act_refund(tx, excess);
+	else if (what < 60)
 		act_usage(tx);
 	else if (what < 75)
 	{
@@ -372,7 +397,7 @@ tx_act(struct tx *tx)
 	else if (what < 100 + w.mood.grant)
 		act_grant(tx);
 	else if (what < 100 + w.mood.grant + w.mood.refund)
-		act_refund(tx);
+		act_refund(tx, &w.charge[sim_below(CHARGES)]);
 	else
 		act_reserve(tx);
 }

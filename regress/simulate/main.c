@@ -247,7 +247,7 @@ report(void)
 		   "commits, %ld aborts\n"
 		   "  debits: %ld taken, %ld short, %ld to be tried again; debt "
 		   "repaid %ld times; grants: %ld without a cell, %ld gave way, %ld "
-		   "uneven; spare %ld times, %ld written off\n"
+		   "uneven, %ld of them had to wait; spare %ld times, %ld written off\n"
 		   "  beyond cells: %ld parts drained, %ld grants loose, %ld returned; "
 		   "%ld loads in one step\n"
 		   "  durable: %ld rows moved (%ld times uneven), %ld have waited over "
@@ -258,9 +258,10 @@ report(void)
 		   (long) s->waits, (long) s->commits, (long) s->aborts, (long) s->ok,
 		   (long) s->short_of, (long) s->again, (long) s->repaid,
 		   (long) s->behind, (long) s->demoted, (long) s->uneven,
-		   (long) s->spares, (long) s->written_off, (long) s->drained,
-		   (long) s->detached, (long) s->returned, (long) s->queued,
-		   (long) s->moved, (long) s->misplaced, (long) s->waited);
+		   (long) s->skipped, (long) s->spares, (long) s->written_off,
+		   (long) s->drained, (long) s->detached, (long) s->returned,
+		   (long) s->queued, (long) s->moved, (long) s->misplaced,
+		   (long) s->waited);
 	printf("  reservations: %ld, settled %ld times, %ld released, %ld expired, "
 		   "%ld "
 		   "would hold too many grants\n",

@@ -288,6 +288,23 @@ place_wanted(struct refill *r, int i, int64_t now)
 			sizeof(int64_t) * (size_t) (r->n - i));
 }
 
+/* not while something comes back to some of them that no cell would learn of */
+static void
+skip_ended(struct refill *r)
+{
+	int kept = 0;
+
+	for (int i = 0; i < r->n; i++)
+	{
+		if (w.t.row[r->list[i]].g.expires_at <= w.purse.now)
+			continue;
+		r->list[kept] = r->list[i];
+		r->remaining[kept++] = r->remaining[i];
+	}
+	w.stats.skipped += r->n - kept;
+	r->n = kept;
+}
+
 static void
 apply(struct refill *r)
 {
@@ -303,6 +320,8 @@ apply(struct refill *r)
 	mtr_purse_forget_behind(&w.purse, now);
 	m_advance(now);
 	m_forget_behind();
+	if (w.gone > 0)
+		skip_ended(r);
 	for (int i = 0; i < r->n; i++)
 		if (r->list[i] == r->wanted)
 		{

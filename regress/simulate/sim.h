@@ -24,7 +24,7 @@
 #define RESERVATIONS 5
 #define COUNTERS 3
 #define SLOTS 5
-#define CHARGES 12 /* committed charges that can be refunded */
+#define CHARGES 24 /* committed charges that can be refunded */
 #define MARKS 64
 #define QUEUE 24   /* rows of durable usage that wait */
 #define LOOSE (-2) /* of a record: its grant has lost its cell */
@@ -134,6 +134,7 @@ struct tx
 	int64_t       given;
 	bool          refunded;
 	int           behind; /* own grants that have no cell */
+	bool          gone;   /* gives back to ended grants without a cell */
 	int           loose;  /* records whose grants have lost their cells */
 	bool          limits; /* sets mode and floor */
 	uint8_t       mode;
@@ -239,7 +240,7 @@ struct stats
 {
 	int64_t steps, crashes, flushes, failed_flushes, loads, commits, aborts;
 	int64_t ok, short_of, again, spares, carried, behind, repaid, waits;
-	int64_t uneven, written_off, refills, stale_refills, demoted;
+	int64_t uneven, written_off, refills, stale_refills, demoted, skipped;
 	int64_t drained, detached, returned, queued;
 	int64_t reserved, settled, expired, released, untaken;
 	int64_t moved, misplaced, waited;
@@ -260,6 +261,7 @@ struct world
 	struct flush       flush;
 	struct refill      refill;
 	uint32_t           version; /* of who has a cell, see refill.c */
+	int                gone;    /* transactions that give to ended grants */
 	int                giving;  /* transactions of which tables tell too much */
 	struct parts       parts;   /* of the last debit */
 	struct reservation reservation[RESERVATIONS];

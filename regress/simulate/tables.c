@@ -85,6 +85,7 @@ crash(void)
 	refill_forget();
 	reservations_forget();
 	w.giving = 0;
+	w.gone = 0;
 	for (int s = 0; s < SLOTS; s++)
 	{
 		int c = w.slot[s].counter;

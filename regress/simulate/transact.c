@@ -210,6 +210,18 @@ tx_release_savepoint(struct tx *tx)
 			tx->record[i].level = tx->level;
 }
 
+/* in place of another, but rather not of a grant that has got back something else */
+static void
+note_charge(int of, int64_t amount)
+{
+	struct charge *c = &w.charge[sim_below(CHARGES)];
+
+	for (int i = 0;
+		 i < 4 && c->amount > 0 && c->of < GRANTS && w.t.burned[c->of] < 0; i++)
+		c = &w.charge[sim_below(CHARGES)];
+	*c = (struct charge){.of = of, .amount = amount};
+}
+
 /* from here on it is in the tables */
 static void
 write_rows(const struct tx *tx)
@@ -234,9 +246,12 @@ write_rows(const struct tx *tx)
 			w.t.row[r->of].ledger += x;
 		else if (r->of == OF_DEBT)
 			w.t.ledger_debt += x;
-		if (r->kind == DEBIT)
-			w.charge[sim_below(CHARGES)] =
-				(struct charge){.of = r->of, .amount = x};
+		if (r->kind != DEBIT)
+			continue;
+		/* two that can come back at one time */
+		note_charge(r->of, x - x / 2);
+		if (x > 1)
+			note_charge(r->of, x / 2);
 	}
 }
 
@@ -310,7 +325,7 @@ finish(struct tx *tx, const struct record *r)
 			w.incoming -= r->amount;
 			tx->refunded = true;
 			if (r->cell < 0)
-				break; /* it has ended: of no use to anybody */
+				break; /* it has ended: tables say if it is of use */
 			mtr_purse_back(&w.purse, w.clock, r->cell, r->amount);
 			m_advance(w.clock);
 			m_back(r->of, r->amount);
@@ -346,6 +361,12 @@ tx_go_on(struct tx *tx, int records)
 	}
 	w.giving -= tx_is_giving(tx);
 	w.version += tx->loose > 0;
+	if (tx->gone)
+	{
+		w.version += tx->state == TX_COMMITTING;
+		w.gone--;
+		w.purse.reload_wanted = true;
+	}
 	for (int i = 0; i < MTR_PURSE_SOURCES; i++)
 		if (tx->refs & (1u << i))
 			w.purse.cell[i].refs--;
