@@ -43,12 +43,13 @@ class Wal:
 
     @staticmethod
     def _read():
-        # a backend reports what it did before it is gone
+        # a backend reports what it did before it is gone; all of it is flushed, as
+        # what others insert beyond need not be, and then cannot be read
         out = database.psql(
             "DO $$ BEGIN WHILE EXISTS (SELECT FROM pg_stat_activity "
             "WHERE application_name = 'pgbench') LOOP PERFORM pg_sleep(0.01), "
             "pg_stat_clear_snapshot(); END LOOP; END $$;\n"
-            "SELECT wal_sync, wal_sync_time, pg_current_wal_insert_lsn() "
+            "SELECT wal_sync, wal_sync_time, pg_current_wal_flush_lsn() "
             "FROM pg_stat_wal;").split("|")
         return int(out[0]), float(out[1]), out[2]
 
