@@ -33,9 +33,7 @@ mtr_amount_arg(FunctionCallInfo fcinfo, int argno)
 {
 	int64 amount;
 
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("amount_uc must not be null")));
+	mtr_require_arg(fcinfo, argno, "amount_uc");
 	amount = PG_GETARG_INT64(argno);
 	if (amount <= 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

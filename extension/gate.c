@@ -67,19 +67,28 @@ lower_floor(MtrTenant *t, const MtrPinned *pin)
 	return own;
 }
 
+/* what the transaction may take of the purse, with its own limits; the mutex is held */
+static int64
+spendable_locked(MtrTenant *t, const MtrPinned *pin)
+{
+	int64 floor = lower_floor(t, pin);
+	int64 spendable;
+
+	own_limits(t, pin, 1);
+	spendable = mtr_purse_spendable(&t->purse, pin->own);
+	own_limits(t, pin, -1);
+	t->purse.floor += floor;
+	return spendable;
+}
+
 bool
 mtr_is_short_locked(MtrTenant *t, const MtrPinned *pin, TimestampTz now,
 					int64 amount, MtrShortfall *s)
 {
-	bool  is_short;
-	int64 floor;
+	bool is_short;
 
 	mtr_purse_advance(&t->purse, Max(now, t->last_posted));
-	floor = lower_floor(t, pin);
-	own_limits(t, pin, 1);
-	is_short = amount > mtr_purse_spendable(&t->purse, pin->own);
-	own_limits(t, pin, -1);
-	t->purse.floor += floor;
+	is_short = amount > spendable_locked(t, pin);
 	s->required_uc = amount;
 	s->available_uc = available_locked(t, pin);
 	return is_short;
@@ -168,18 +177,12 @@ mtr_is_behind_enough(MtrTenant *t, int64 amount)
 {
 	MtrPinned *pin = mtr_xact_pinned(t);
 	bool       is_enough;
-	int64      floor;
 
-	if (pin->behind_uc == 0)
+	if (pin->behind_uc == 0 || amount <= 0)
 		return false;
 	SpinLockAcquire(&t->mutex);
-	is_enough = amount > 0;
 	amount -= mtr_behind_locked(t, pin, amount);
-	floor = lower_floor(t, pin);
-	own_limits(t, pin, 1);
-	is_enough = is_enough && amount <= mtr_purse_spendable(&t->purse, pin->own);
-	own_limits(t, pin, -1);
-	t->purse.floor += floor;
+	is_enough = amount <= spendable_locked(t, pin);
 	SpinLockRelease(&t->mutex);
 	return is_enough;
 }

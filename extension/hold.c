@@ -84,9 +84,7 @@ ttl_arg(FunctionCallInfo fcinfo, int argno)
 	Interval  max = {.day = MAX_TTL_DAYS};
 	Interval  zero = {0};
 
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("ttl must not be null")));
+	mtr_require_arg(fcinfo, argno, "ttl");
 	ttl = PG_GETARG_INTERVAL_P(argno);
 	if (!DatumGetBool(DirectFunctionCall2(interval_gt, IntervalPGetDatum(ttl),
 										  IntervalPGetDatum(&zero))) ||

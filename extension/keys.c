@@ -171,9 +171,7 @@ mtr_create_key(PG_FUNCTION_ARGS)
 	mtr_require_preload();
 	mtr_check_admin("create_key");
 	mtr_tenant_arg(fcinfo, 0, tenant);
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("name must not be null")));
+	mtr_require_arg(fcinfo, 1, "name");
 	mtr_require_open(mtr_tenant_pin(tenant));
 
 	mtr_new_id(&id);

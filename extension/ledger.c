@@ -95,9 +95,7 @@ priority_arg(FunctionCallInfo fcinfo)
 {
 	int32 priority;
 
-	if (PG_ARGISNULL(GRANT_PRIORITY))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("priority must not be null")));
+	mtr_require_arg(fcinfo, GRANT_PRIORITY, "priority");
 	priority = PG_GETARG_INT32(GRANT_PRIORITY);
 	if (priority < 0 || priority > 100)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

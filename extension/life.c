@@ -66,8 +66,8 @@ static MtrStmt stmt_state = {
 	.argtypes = {TEXTOID},
 };
 
-const char *
-mtr_life_name(MtrLife life)
+static const char *
+life_name(MtrLife life)
 {
 	Assert(life <= MTR_LIFE_CLOSED);
 	return names[life];
@@ -148,7 +148,7 @@ mtr_is_movable(MtrTenant *t)
 const char *
 mtr_state_name(MtrLife life, bool frozen)
 {
-	return life == MTR_LIFE_ACTIVE && frozen ? "frozen" : mtr_life_name(life);
+	return life == MTR_LIFE_ACTIVE && frozen ? "frozen" : life_name(life);
 }
 
 /* SPI is connected */
@@ -156,7 +156,7 @@ static void
 require_row_open(Datum tenant)
 {
 	mtr_exec(&stmt_state, &tenant, NULL, MTR_SNAP_LATEST, 1);
-	if (strcmp(mtr_cell(0, 1), mtr_life_name(MTR_LIFE_CLOSED)) == 0)
+	if (strcmp(mtr_cell(0, 1), life_name(MTR_LIFE_CLOSED)) == 0)
 		require_not(MTR_LIFE_CLOSED);
 }
 
@@ -169,7 +169,7 @@ change_row(const char *tenant, MtrLife life, Datum reason, bool no_reason)
 	bool  changed;
 
 	args[0] = CStringGetTextDatum(tenant);
-	args[1] = CStringGetTextDatum(mtr_life_name(life));
+	args[1] = CStringGetTextDatum(life_name(life));
 	args[2] = reason;
 	SPI_connect();
 	mtr_exec(&stmt_change, args, nulls, MTR_SNAP_LATEST, 0);
@@ -213,9 +213,7 @@ change(FunctionCallInfo fcinfo, const char *func, MtrLife life, Datum reason,
 Datum
 mtr_suspend_tenant(PG_FUNCTION_ARGS)
 {
-	if (PG_ARGISNULL(1))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("reason must not be null")));
+	mtr_require_arg(fcinfo, 1, "reason");
 	return change(fcinfo, "suspend_tenant", MTR_LIFE_SUSPENDED,
 				  PG_GETARG_DATUM(1), false);
 }

@@ -10,9 +10,6 @@
 
 #include "shmem.h"
 
-/* "active", "suspended", "closed": as in mortar.tenants.state */
-extern const char *mtr_life_name(MtrLife life);
-
 /* the state of a pinned tenant, as this transaction sees it */
 extern MtrLife mtr_life(MtrTenant *t);
 

@@ -73,9 +73,7 @@ overdraft_arg(FunctionCallInfo fcinfo, enum mtr_purse_mode mode)
 {
 	int64 overdraft;
 
-	if (PG_ARGISNULL(ARG_OVERDRAFT))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("overdraft_uc must not be null")));
+	mtr_require_arg(fcinfo, ARG_OVERDRAFT, "overdraft_uc");
 	overdraft = PG_GETARG_INT64(ARG_OVERDRAFT);
 	if (overdraft < 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -115,10 +113,10 @@ max_unflushed_arg(FunctionCallInfo fcinfo)
  *					max_unflushed_uc int8, durability text) returns void
  *
  * mode: hard, never below -overdraft_uc; soft, always served, what is missing is debt;
- * unlimited, no credit moves.	overdraft_uc (above 0 only in mode hard) and max_unflushed_uc: 0 .. 2^61 - 1
- * micro-credits; max_unflushed_uc null: the default of 1 credit.  For all from the
- * instant of commit on, for the transaction itself at once.  What is unflushed already
- * stays so until it is flushed; who is below the new limit is refused until
+ * unlimited, no credit moves.	overdraft_uc (above 0 only in mode hard) and
+ * max_unflushed_uc: 0 .. 2^61 - 1 micro-credits; max_unflushed_uc null: the default of
+ * 1 credit.	For all from the instant of commit on, for the transaction itself at once.
+ * What is unflushed already stays so until it is flushed; who is below the new limit is refused until
  * credits come.  durability: of usage of calls that do not ask for another; buffered,
  * group or sync.  Raises 22003, 22004, 22023, MT404.
  */

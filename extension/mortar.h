@@ -130,7 +130,11 @@ extern char *mtr_uuid_string(const pg_uuid_t *id);
 /* an array of n elements of type text, uuid, timestamptz or int8 */
 extern Datum mtr_array(Datum *d, int n, Oid type);
 
-/* a uuid argument; name tells what it is when it is null, which raises 22004 */
+/* raises 22004 when the argument is null, and calls it by its name */
+extern void
+mtr_require_arg(FunctionCallInfo fcinfo, int argno, const char *name);
+
+/* a uuid argument, with that */
 extern pg_uuid_t
 mtr_uuid_arg(FunctionCallInfo fcinfo, int argno, const char *name);
 

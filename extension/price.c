@@ -114,9 +114,7 @@ has_time(FunctionCallInfo fcinfo)
 {
 	TimestampTz t;
 
-	if (PG_ARGISNULL(ARG_VALID_FROM))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("valid_from must not be null")));
+	mtr_require_arg(fcinfo, ARG_VALID_FROM, "valid_from");
 	t = PG_GETARG_TIMESTAMPTZ(ARG_VALID_FROM);
 	if (TIMESTAMP_NOT_FINITE(t))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -50,9 +50,9 @@
  *
  * Raises MT423 and MT403 when the usage has a price and the tenant is frozen or closed,
  * 53400 when no reservation is free (mortar.max_reservations) or too many grants would
- * have to pay for it or for all reservations, 55P03 when grants cannot be loaded now, 22003 as mtr_usage_charge,
- * 22023, 25006 on a standby, 25000 in parallel mode.  The transaction cannot be
- * prepared.
+ * have to pay for it or for all reservations, 55P03 when grants cannot be loaded now,
+ * 22003 as mtr_usage_charge, 22023, 25006 on a standby, 25000 in parallel mode.	The
+ * transaction cannot be prepared.
  */
 extern bool mtr_reserve(MtrUsageRef *ref, int64 qty, int64 ttl_ms,
 						MtrShortfall *s, MtrReserveId *id);

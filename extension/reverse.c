@@ -216,9 +216,7 @@ mtr_void_grant(PG_FUNCTION_ARGS)
 	mtr_tenant_arg(fcinfo, 0, c.tenant);
 	c.id = mtr_uuid_arg(fcinfo, 1, "grant_id");
 	mtr_idem_arg(fcinfo, 2, c.tenant, &c.idem);
-	if (PG_ARGISNULL(3))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("reason must not be null")));
+	mtr_require_arg(fcinfo, 3, "reason");
 	reason = text_to_cstring(PG_GETARG_TEXT_PP(3));
 	if (reason[0] == '\0')
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -75,30 +75,19 @@ mtr_durability_name(MtrDurability durability)
 	return names[durability];
 }
 
-bool
-mtr_durability_named(const char *name, MtrDurability *durability)
-{
-	for (int i = 0; i < (int) lengthof(names); i++)
-		if (strcmp(name, names[i]) == 0)
-		{
-			*durability = (MtrDurability) i;
-			return true;
-		}
-	return false;
-}
-
 MtrDurability
 mtr_durability_arg(FunctionCallInfo fcinfo, int argno)
 {
-	MtrDurability durability;
+	const char *s = "";
 
-	if (PG_ARGISNULL(argno) ||
-		!mtr_durability_named(text_to_cstring(PG_GETARG_TEXT_PP(argno)),
-							  &durability))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("durability must be 'buffered', 'group' or 'sync'")));
-	return durability;
+	if (!PG_ARGISNULL(argno))
+		s = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	for (int i = 0; i < (int) lengthof(names); i++)
+		if (strcmp(s, names[i]) == 0)
+			return (MtrDurability) i;
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("durability must be 'buffered', 'group' or "
+						   "'sync'")));
 }
 
 /* ---- writing ---- */

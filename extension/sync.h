@@ -59,9 +59,6 @@ extern MtrDurability mtr_durability(MtrTenant *t);
 
 extern const char *mtr_durability_name(MtrDurability durability);
 
-/* false: there is none of that name */
-extern bool mtr_durability_named(const char *name, MtrDurability *durability);
-
 /* a function's argument; raises 22023 for null and what is none */
 extern MtrDurability mtr_durability_arg(FunctionCallInfo fcinfo, int argno);
 

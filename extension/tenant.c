@@ -219,9 +219,7 @@ mtr_login(PG_FUNCTION_ARGS)
 
 	mtr_require_preload();
 	mtr_refuse_recovery();
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("credential must not be null")));
+	mtr_require_arg(fcinfo, 0, "credential");
 	require_block("login");
 	token = PG_GETARG_TEXT_PP(0);
 	auth = mtr_authenticate(VARDATA_ANY(token), VARSIZE_ANY_EXHDR(token), &who);

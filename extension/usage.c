@@ -315,9 +315,7 @@ mtr_record_usage(PG_FUNCTION_ARGS)
 	mtr_check_admin("record_usage");
 	mtr_tenant_arg(fcinfo, 0, tenant);
 	meter = mtr_meter_arg(fcinfo, 1);
-	if (PG_ARGISNULL(2))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("quantity must not be null")));
+	mtr_require_arg(fcinfo, 2, "quantity");
 	qty = PG_GETARG_INT64(2);
 	if (qty < 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -75,15 +75,21 @@ mtr_uuid_datum(const pg_uuid_t *id)
 }
 
 void
+mtr_require_arg(FunctionCallInfo fcinfo, int argno, const char *name)
+{
+	if (PG_ARGISNULL(argno))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("%s must not be null", name)));
+}
+
+void
 mtr_tenant_arg(FunctionCallInfo fcinfo, int argno, char *buf)
 {
 	text  *t;
 	char  *p;
 	size_t len;
 
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("tenant must not be null")));
+	mtr_require_arg(fcinfo, argno, "tenant");
 	t = PG_GETARG_TEXT_PP(argno);
 	p = VARDATA_ANY(t);
 	len = VARSIZE_ANY_EXHDR(t);
@@ -102,9 +108,7 @@ mtr_tenant_arg(FunctionCallInfo fcinfo, int argno, char *buf)
 pg_uuid_t
 mtr_uuid_arg(FunctionCallInfo fcinfo, int argno, const char *name)
 {
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("%s must not be null", name)));
+	mtr_require_arg(fcinfo, argno, name);
 	return *PG_GETARG_UUID_P(argno);
 }
 
@@ -137,9 +141,7 @@ mtr_meter_arg(FunctionCallInfo fcinfo, int argno)
 {
 	char *name;
 
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("meter must not be null")));
+	mtr_require_arg(fcinfo, argno, "meter");
 	name = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 	for (int i = 0; i < MTR_METERS; i++)
 		if (strcmp(name, meter_names[i]) == 0)
