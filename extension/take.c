@@ -98,8 +98,6 @@ mtr_gate_wait(MtrTenant *t, MtrAgain *again)
 	if (now >= again->deadline && again->is_usage && is_for_ever(t, true))
 		mtr_raise_many_grants(t);
 	if (now >= again->deadline)
-		raise_unflushed(t);
-	if (now >= again->deadline)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("grants of tenant \"%s\" cannot be loaded now",
@@ -128,6 +126,9 @@ mtr_gate_again(MtrTenant *t, MtrAgain *again, MtrPaid *paid)
 		return;
 	if (again->loaded && is_for_ever(t, false))
 		mtr_raise_many_grants(t);
+	/* who waits for a grant's cell, and takes nothing, does not come here */
+	if (again->deadline != 0 && mtr_now_ms() >= again->deadline)
+		raise_unflushed(t);
 	mtr_gate_wait(t, again);
 }
 
